@@ -21,11 +21,11 @@ from dstui.check.rules.batch import PARTS, Triple, complete_batch
 from dstui.jobs.engine.resolved import Resolved, lines, read_resolved
 from dstui.jobs.store.folder import JobFolder
 from dstui.plan import Plan, load
+from dstui.plan.accelerate_keys import sp_size
 from dstui.plan.catalogue import lookup
 from dstui.plan.finding import Finding
 from dstui.plan.layers import Origin
 from dstui.plan.locks import origin_of
-from dstui.plan.parallelism import sp_size
 from dstui.render.artifacts import artifacts
 from dstui.render.config_files import config_name
 from dstui.render.launch import NO_LOCAL_RANK, RenderError

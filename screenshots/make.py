@@ -53,7 +53,7 @@ FORECASTS = (
     ("forecast-plans", "EIGHT_H100", WIDE, ["3", "r", "down"]),
     ("forecast-memory", "EIGHT_H100", WIDE, ["3", "M"]),
 )
-"""Of a 7B model on machines of the tests: what it needs, how fast it would be, and which plan is best."""
+"""Screens of a 7B model on machines of the tests: memory, speed, and the best plan."""
 SEVEN = """\
 version: 1
 name: llama2-7b
@@ -114,11 +114,11 @@ for step in range(1, 40):
     time.sleep(0.1)
 """
 JUDGED = ("zero", "batch")
-"""With DeepSpeed's own verdict, for which its import has to be waited for."""
+"""Screens with DeepSpeed's own verdict, which has to import DeepSpeed first."""
 
 
 async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 120.0) -> None:
-    """Wait for something that can be observed."""
+    """Wait until a condition is true."""
     for _ in range(int(seconds * 20)):
         await pilot.pause(0.05)
         if true():
@@ -127,7 +127,7 @@ async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 
 
 
 async def shoot_step(folder: Path, name: str, size: tuple[int, int], keys: list[str]) -> None:
-    """One picture of a step."""
+    """Take a picture of a step."""
     plan = folder / "llama2-7b-sft.yaml"
     shutil.copy(HERE / plan.name, plan)
     (folder / "train.py").write_text(SCRIPT)
@@ -144,7 +144,7 @@ async def shoot_step(folder: Path, name: str, size: tuple[int, int], keys: list[
 
 
 async def shoot_forecast(folder: Path, name: str, machine: str, size: tuple[int, int], keys: list[str]) -> None:
-    """One picture of what a 7B model needs on a machine of the tests."""
+    """Take a picture of the forecast for a 7B model on a machine of the tests."""
     sys.path.insert(0, str(HERE.parent / "tests" / "forecast"))
     import targets
 
@@ -160,7 +160,7 @@ async def shoot_forecast(folder: Path, name: str, machine: str, size: tuple[int,
 
 
 async def shoot_start(folder: Path) -> None:
-    """What dstui asks where no file was given."""
+    """Take a picture of the start without a file."""
     (folder / "train.py").write_text(SCRIPT)
     app = DstuiApp(None, None, read_machine(HERE / "dgx_h100.json"), reference=False)
     async with app.run_test(size=WIDE) as pilot:
@@ -170,7 +170,7 @@ async def shoot_start(folder: Path) -> None:
 
 
 async def shoot_run(wanted: set[str]) -> None:
-    """A real run of the quickstart: while it trains, and when it has ended; and the list of jobs."""
+    """Take pictures of a real run of the quickstart while it trains and after its end, and of the list of jobs."""
     plan = find_plan("quickstart")
     app = DstuiApp(read_plan(plan), plan, None, reference=False)
     async with app.run_test(size=WIDE) as pilot:
@@ -197,7 +197,7 @@ async def shoot_run(wanted: set[str]) -> None:
 
 
 async def shoot_hosts(folder: Path) -> None:
-    """Step 7 with four hosts, of which some slots are left out."""
+    """Take a picture of step 7 with four hosts, of which some slots are excluded."""
     (folder / "train.py").write_text(SCRIPT)
     app = DstuiApp(load(FOUR_HOSTS, "plan.yaml", str(folder)), None, read_machine(HERE / "dgx_h100.json"), reference=False)
     async with app.run_test(size=WIDE) as pilot:
@@ -208,7 +208,7 @@ async def shoot_hosts(folder: Path) -> None:
 
 
 def shoot_hosts_run() -> None:
-    """A real run over two pretend hosts of the tests, started on a third one; as root."""
+    """Take a picture of a real run on two test hosts, started on a third one; needs root."""
     sys.path.insert(0, str(HERE.parent / "tests" / "hosts"))
     from farm import Farm, missing
 
@@ -219,7 +219,7 @@ def shoot_hosts_run() -> None:
 
 
 async def shoot_on_login(folder: Path) -> None:
-    """The picture of that run."""
+    """Take the picture of that run on the login host."""
     app = DstuiApp(load(TWO_HOSTS.replace("HERE", str(HERE)), "plan.yaml", str(folder)), None, None, reference=False)
     async with app.run_test(size=WIDE) as pilot:
         await until(pilot, lambda: app.session.state.machine is not None)
@@ -239,18 +239,18 @@ async def shoot_on_login(folder: Path) -> None:
 
 
 def shown(app: DstuiApp) -> str:
-    """What is on the screen."""
+    """Return the text of the screen."""
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 def reached(app: DstuiApp, step: int) -> bool:
-    """Whether every rank of the job that is looked at has come to a step."""
+    """Return whether every rank of the shown job has reached a step."""
     job = app.run_screen.view.job
     return job is not None and bool(job.follower.ranks) and all((view.step or 0) >= step for view in job.follower.ranks.values())
 
 
 async def shoot_failure(folder: Path) -> None:
-    """A real run of which one rank fails, and why."""
+    """Take pictures of a real run in which one rank fails, and of its diagnosis."""
     (folder / "train.py").write_text(FAILING)
     (folder / "sft.yaml").write_text(FAILING_PLAN)
     app = DstuiApp(read_plan(folder / "sft.yaml"), folder / "sft.yaml", None, reference=False)
@@ -264,7 +264,7 @@ async def shoot_failure(folder: Path) -> None:
 
 def save(app: DstuiApp, name: str) -> None:
     """Write NAME.png, or NAME.svg where that is not possible."""
-    svg = re.sub(r"terminal-\d+", "terminal", app.export_screenshot(title="dstui"))  # the id would differ every time
+    svg = re.sub(r"terminal-\d+", "terminal", app.export_screenshot(title="dstui"))  # the id differs every time
     png = to_png(svg)
     file = HERE / f"{name}.{'png' if png else 'svg'}"
     file.write_bytes(png or svg.encode())
@@ -272,7 +272,7 @@ def save(app: DstuiApp, name: str) -> None:
 
 
 def to_png(svg: str) -> bytes | None:
-    """The picture as pixels; None where the renderer or the font is missing."""
+    """Return the picture as PNG; None if the renderer or the font is missing."""
     if not any(FONTS.rglob("FiraCode*")):
         return None
     try:
@@ -305,7 +305,7 @@ def main(names: list[str]) -> int:
     for name, machine, size, keys in FORECASTS:
         if name in wanted:
             asyncio.run(shoot_forecast(folder, name, machine, size, keys))
-    os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")  # what other jobs built is no part of the picture
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")  # hide what other jobs have built
     if wanted & RUN:
         asyncio.run(shoot_run(wanted))
     if FAILURE in wanted:

@@ -1,8 +1,8 @@
 """Record the quickstart in the real application as an asciinema cast: `python screenshots/record.py [FILE]`.
 
-A shell in a pty is typed into, and everything that it and dstui draw is written with its time, in asciicast v2. What takes longer than a
-moment is shortened: the recording is about what happens, not about how fast this machine is. Exits with 0 where every step came.
-Play it: `asciinema play screenshots/quickstart.cast`.
+Commands are typed into a shell in a pty, and everything that it and dstui draw is written with its time, in asciicast v2. Long waits are
+shortened: the recording shows what happens, not how fast this machine is. Exits with 0 if every step succeeded. Play it:
+`asciinema play screenshots/quickstart.cast`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ COLUMNS, ROWS = 100, 30
 LONGEST_GAP = 1.2
 """Seconds without output that are kept."""
 PATIENCE = 240.0
-"""Seconds that a step may take."""
+"""Time limit of a step, in seconds."""
 MOST_BYTES = 300_000
 LONGEST, FRAME = 60.0, 1.5
-"""Seconds of the whole recording, which is played faster where it took longer, and seconds between two frames of it."""
+"""Length of the recording in seconds, played faster if it took longer, and seconds between two frames."""
 ASKS, DRAWS_AT_ONCE = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
-"""The question whether the terminal draws a frame at once, and yes: the application then says where each frame begins and ends."""
+"""The query for synchronized output, and the positive answer: the application then marks the start and end of each frame."""
 BEGINS, ENDS = "\x1b[?2026h", "\x1b[?2026l"
 NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
-"""pyte's words for the colours 0 to 7."""
+"""pyte's names for the colours 0 to 7."""
 
 
 class Recorder(Terminal):
-    """A terminal that keeps what is drawn, each piece with its time."""
+    """A terminal that keeps each piece of output with its time."""
 
     def __init__(self, *args: object, **options: object) -> None:
         self.events: list[tuple[float, str]] = []
@@ -45,7 +45,7 @@ class Recorder(Terminal):
         super().__init__(*args, **options)  # type: ignore[arg-type]
 
     def pump(self, seconds: float) -> bytes:
-        """Keep the piece that came."""
+        """Keep the output."""
         data = super().pump(seconds)
         if ASKS in data:
             os.write(self.fd, DRAWS_AT_ONCE)
@@ -57,14 +57,14 @@ class Recorder(Terminal):
         return data
 
     def type(self, text: str) -> None:
-        """Type a command as a person does."""
+        """Type a command at a person's speed."""
         for key in text:
             self.press(key)
             self.settle(0.04)
         self.press("\r")
 
     def wait_left(self) -> None:
-        """Wait until the application has given the shell's screen back; pyte keeps one screen for both."""
+        """Wait until the application has left the alternate screen; pyte has only one."""
         ends = time.perf_counter() + PATIENCE
         while b"\x1b[?1049l" not in self.raw:
             self.pump(0.1)
@@ -74,7 +74,7 @@ class Recorder(Terminal):
         self.settle(0.5)
 
     def look(self, seconds: float = 1.5) -> None:
-        """Leave the reader the time to read."""
+        """Give the viewer time to read."""
         ends = time.perf_counter() + seconds
         while time.perf_counter() < ends:
             self.pump(0.1)
@@ -115,14 +115,14 @@ def record(folder: Path) -> Recorder:
 
 
 def thin(events: list[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Return the same as frames, in which only the lines that changed are drawn, in a minute at most."""
+    """Return the events as frames in which only changed lines are drawn, in at most a minute."""
     screen = Screen(COLUMNS, ROWS)
     stream, frames, before, due = Stream(screen), [(0.0, "\x1b[?25l\x1b[2J")], [""] * ROWS, 0.0
-    inside = False  # of a frame, of which half is old
+    inside = False  # whether the event is inside a frame
     for place, (at, text) in enumerate(events):
         inside = text.rfind(BEGINS) > text.rfind(ENDS) or (inside and ENDS not in text)
         for part in re.split(r"(\x1b\[\?1049[hl])", text):
-            if part.startswith("\x1b[?1049"):  # the application's screen and the shell's: pyte keeps one
+            if part.startswith("\x1b[?1049"):  # switches between the application's screen and the shell's; pyte has only one
                 screen.reset()
             else:
                 stream.feed(UNKNOWN.sub(b"", part.encode()))
@@ -137,11 +137,11 @@ def thin(events: list[tuple[float, str]]) -> list[tuple[float, str]]:
 
 
 def draw(screen: Screen, row: int) -> str:
-    """Return a line of the screen as text with its colours; blank cells at its end only where they have a colour."""
+    """Return a line of the screen as text with colours, without uncoloured blanks at its end."""
     text, style = "", ("", "39", "49")
     for cell in (screen.buffer[row][column] for column in range(COLUMNS)):
         new = (f"{';1' * cell.bold}{';7' * cell.reverse}", colour(cell.fg, 30), colour(cell.bg, 40))
-        if new[0] != style[0]:  # these can only be switched off all at once
+        if new[0] != style[0]:  # these attributes can only be reset together
             text += f"\x1b[0{new[0]};{new[1]};{new[2]}m"
         elif new != style:
             text += f"\x1b[{';'.join(now for now, old in zip(new[1:], style[1:], strict=True) if now != old)}m"
@@ -150,21 +150,21 @@ def draw(screen: Screen, row: int) -> str:
 
 
 def colour(name: str, base: int) -> str:
-    """Return the code of a colour as pyte keeps it: a name, or six hexadecimal digits."""
+    """Return the code of a colour in pyte's representation: a name, or six hexadecimal digits."""
     if re.fullmatch("[0-9a-f]{6}", name):
         return f"{base + 8};2;{';'.join(str(int(name[at : at + 2], 16)) for at in (0, 2, 4))}"
     return str(base + (NAMES.index(name) if name in NAMES else 9))
 
 
 def main(words: list[str]) -> int:
-    """Record, and write the cast."""
+    """Record and write the cast."""
     file = Path(words[0] if words else HERE / "quickstart.cast").absolute()
     with tempfile.TemporaryDirectory(prefix="dstui-record-") as folder:
         shell = record(Path(folder))
     frames = thin(shell.events)
     head = {"version": 2, "width": COLUMNS, "height": ROWS, "title": "dstui quickstart", "env": {"TERM": "xterm-256color"}}
     lines = [json.dumps(head), *(json.dumps([at, "o", text], ensure_ascii=False) for at, text in frames)]
-    own = str(HERE.parent)  # where this clone lies is nobody's business; as wide, so that nothing moves
+    own = str(HERE.parent)  # replace the clone's path by one of the same width
     text = "\n".join(lines).replace(own, "/home/u/dstui".ljust(len(own), "/")[: len(own)]) + "\n"
     if len(text.encode()) > MOST_BYTES:
         print(f"{len(text.encode()):,} bytes are more than {MOST_BYTES:,}: not written", file=sys.stderr)

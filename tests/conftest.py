@@ -54,8 +54,6 @@ LAUNCHER_FIXTURES = ("outcome", "_jobs", "hanging_job", "hanging")
 """Fixtures that start the launcher: tests that use them get the `launcher` marker."""
 SHARED_FIXTURES = ("outcome", "deepspeed", "reference", "_jobs", "hanging_job")
 """Fixtures that take many seconds and serve many tests: all tests that use one run in one process (`--dist loadgroup`)."""
-PER_FILE_FIXTURES = ("farm",)
-"""Fixtures that are cheaper to set up: the tests of one file run in one process, so that no process is busy with all of them."""
 MIN_FILES_TO_SHARE, SECONDS_TO_COMPILE = 20, 60.0
 """With fewer test files than this, each process compiles all of them itself; the second value limits the wait for the other processes."""
 TO_COMPILE = pytest.StashKey[list[str]]()
@@ -110,8 +108,8 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full-deepspeed", action="store_true", help="every job with the launcher as users have it, which imports torch")
-    parser.addoption("--twins", action="store_true", help="also the cases that are marked so")
+    parser.addoption("--full-deepspeed", action="store_true", help="run every job with the launcher as users have it, which imports torch")
+    parser.addoption("--twins", action="store_true", help="also run the cases marked twin")
     parser.addoption("--write-screens", action="store_true", help="write the baselines of tests/tui/test_screens.py instead of comparing")
 
 
@@ -186,9 +184,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fixtures = getattr(item, "fixturenames", ())
         if any(name in fixtures for name in LAUNCHER_FIXTURES):
             item.add_marker("launcher")
-        groups = [name for name in SHARED_FIXTURES if name in fixtures] + [
-            f"{name} {item.path.stem}" for name in PER_FILE_FIXTURES if name in fixtures
-        ]
+        groups = [name for name in SHARED_FIXTURES if name in fixtures]
         if cases[_function(item)] >= CASES_PER_GROUP and not groups and not item.get_closest_marker("xdist_group"):
             groups = [f"{item.path.stem} {given[item.path.stem] // CASES_PER_GROUP}"]
             given[item.path.stem] += 1

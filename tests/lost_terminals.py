@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.jobs.made import made
+from tests.jobs.made import make_job
 from tests.terminal import Terminal
 from tests.waiting import PATIENCE
 
@@ -71,7 +71,7 @@ class Session:
         self.pids: list[int] = []
         folder.mkdir()
         (folder / "plan.yaml").write_text(PLAN)
-        made(folder / "job", plan=PLAN, logs={0: "".join(f"step {n}/90 loss {3 / n}\n" for n in range(1, 91)), 1: "one line\n"})
+        make_job(folder / "job", plan=PLAN, logs={0: "".join(f"step {n}/90 loss {3 / n}\n" for n in range(1, 91)), 1: "one line\n"})
         self.env = {MARK: self.mark, "XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config")}
         self.argv = [sys.executable, "-m", "dstui", *place.args]
 

@@ -160,7 +160,7 @@ class MonkeySession:
             self._drain(terminal, 0.002)
             if self._ended(terminal):
                 return False
-            assert time.monotonic() < deadline, "the session takes no more input"
+            assert time.monotonic() < deadline, "the session accepts no more input"
         return True
 
     def _drain(self, terminal: Terminal, seconds: float) -> bool:

@@ -20,10 +20,8 @@ MANY = 20
 def test_acceptance_page_covers_every_topic_of_the_guides() -> None:
     numbers = [number for number, _, _ in ROW.findall(PAGE)]
     assert [number for number in numbers if number.startswith("A")] == [f"A{n}" for n in range(1, 115)]
-    assert len(numbers) == len(set(numbers)) == PAGE.count("\n| ") - 4 == 114 + 90, (
-        "each row has a number, what is asked for and what shows it"
-    )
-    assert all(NAMED.search(shown) for _, _, shown in ROW.findall(PAGE)), "a test shows it, whatever else does"
+    assert len(numbers) == len(set(numbers)) == PAGE.count("\n| ") - 4 == 114 + 90, "each row has a number, a topic and a proof"
+    assert all(NAMED.search(shown) for _, _, shown in ROW.findall(PAGE)), "each row names a test"
 
 
 def test_expectations_page_covers_every_terminal_program_expectation() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.forked import Forked, Ran
+from tests.hostile.forked import CommandResult, Forked
 
 MEMORY = 300 << 20
 SECONDS = 6
@@ -266,7 +266,7 @@ def pasted() -> Iterator[Case]:
 CASES = [case for make in (nested, numbers, many, texts, typed, names, hostile, pasted) for case in make()]
 
 
-def assert_answer(case: Case, ran: Ran) -> None:
+def assert_answer(case: Case, ran: CommandResult) -> None:
     """Assert that a command answered as the case expects."""
     assert (ran.status, "Traceback" in ran.output) == (case.status, False), ran.output[-3000:]
     assert case.says in ran.output, ran.output[-3000:]

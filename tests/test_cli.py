@@ -76,7 +76,7 @@ def test_tui_without_a_terminal_is_refused_with_alternatives() -> None:
     assert "use dstui --headless PLAN" in done.stderr
 
 
-def test_a_dry_run_prints_every_file_and_writes_none(tmp_path: Path) -> None:
+def test_dry_run_prints_every_file_and_writes_none(tmp_path: Path) -> None:
     done = dstui("--headless", "quickstart", "--dry-run", "--set", "deepspeed.zero_optimization.stage=3", cwd=tmp_path)
     assert done.returncode == 0
     assert '"stage": 3' in done.stdout

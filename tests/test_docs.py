@@ -166,7 +166,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_site_builds_without_warnings(tmp_path: Path) -> None:
-    pytest.importorskip("material", reason="mkdocs-material is not installed: pip install '.[docs]' brings it")
+    pytest.importorskip("material", reason="mkdocs-material is not installed: pip install '.[docs]' installs it")
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -114,7 +114,7 @@ def test_every_finding_code_has_a_page(dstui: Callable[..., Result]) -> None:
     assert "AC027" in written and written - known == set()
 
 
-def test_a_code_has_one_meaning() -> None:
+def test_finding_code_has_one_meaning() -> None:
     """Findings outside of the rules must not reuse the code of a rule."""
     outside = {code for path in FILES for code in re.findall(r'Finding\(\s*"(\w{5})"', text_of(path))}
     assert "PL050" in outside and outside & (RULES.keys() | ACCELERATE_RULES.keys()) == set()
@@ -163,7 +163,7 @@ def test_schema_is_printed_or_written_with_an_editor_comment(
     assert printed["properties"]["deepspeed"]["properties"]["zero_optimization"]
     done = dstui("schema", "-o", "plan.schema.json", "--deepspeed-version", "0.16.9")
     assert "$schema=plan.schema.json" in done.stdout and json.loads((tmp_path / "plan.schema.json").read_text())
-    assert dstui("schema", "-o", "plan.schema.json").returncode == 2, "other content is not replaced unasked"
+    assert dstui("schema", "-o", "plan.schema.json").returncode == 2, "other content is not overwritten unasked"
     assert dstui("schema", "--deepspeed-version", "new").returncode == 2
 
 

@@ -41,7 +41,7 @@ def test_different_content_is_replaced_only_on_request(tmp_path: Path) -> None:
     assert (path.read_text(), [p.name for p in tmp_path.iterdir()]) == ("b", ["ds_config.json"])
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("old")
     import resource
@@ -77,6 +77,6 @@ def test_overrides_are_yaml_and_errors_name_the_override(tmp_path: Path) -> None
             read_plan(path, [bad])
 
 
-def test_the_quickstart_is_found_by_its_name_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quickstart_is_found_by_name_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert read_plan(Path("quickstart")).name == "quickstart"

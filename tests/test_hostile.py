@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.forked import UNCAUGHT, Forked, Ran
+from tests.hostile.forked import UNCAUGHT, CommandResult, Forked
 from tests.hostile.runner import MEMORY, SECONDS, result_violations, run_many, side_effects, unrelated_process
 from tests.hostile.words import prepare
 
-WELL = Ran(status=0, out=b"a\tb\n", err="✔ é\n".encode(), seconds=0.1, cpu=0.1, memory=30 << 20)
+WELL = CommandResult(status=0, out=b"a\tb\n", err="✔ é\n".encode(), seconds=0.1, cpu=0.1, memory=30 << 20)
 
 
 def test_hostile_input_neither_crashes_a_command_nor_makes_it_act(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_hostile_input_neither_crashes_a_command_nor_makes_it_act(tmp_path: Path
     assert not outcome.failures, "".join(outcome.failures)
 
 
-def test_the_same_seed_gives_the_same_input(tmp_path: Path) -> None:
+def test_same_seed_gives_the_same_input(tmp_path: Path) -> None:
     def generated(seed: int) -> tuple[list[str], list[tuple[str, bytes]]]:
         place = tmp_path / "place"
         place.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,8 @@ def test_tool_reports_nothing(tool: str) -> None:
 
 
 QUESTIONS = {"How", "What", "Where", "Whether", "Who", "Whose", "Why"}
+DOCSTRING = re.compile(r'def (\w+)\([^"]*?\)(?: -> [^"]*?)?:\n\s+"""(\w+)')
+"""A function's name and the first word of its docstring, for files that are too many to parse."""
 
 
 def test_docstrings_of_functions_do_not_begin_with_a_question_word() -> None:
@@ -39,4 +42,6 @@ def test_docstrings_of_functions_do_not_begin_with_a_question_word() -> None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         if (text := ast.get_docstring(node)) and text.split()[0] in QUESTIONS
     ]
+    tests = Path(__file__).parent.rglob("*.py")
+    wrong += [f"{path.name}:{name}" for path in tests for name, word in DOCSTRING.findall(path.read_text()) if word in QUESTIONS]
     assert wrong == []

@@ -31,7 +31,7 @@ def test_every_dependency_has_a_tested_version() -> None:
     assert {re.split(r"[<>=]", name)[0].lower() for name in dependencies()} <= pinned
 
 
-def test_the_container_copies_what_the_wheel_is_built_from() -> None:
+def test_container_copies_what_the_wheel_is_built_from() -> None:
     copied = [word for line in re.findall(r"^COPY (.*)", CONTAINERFILE, re.MULTILINE) for word in shlex.split(line)[:-1]]
     assert all((ROOT / name).exists() for name in copied)
     assert {"pyproject.toml", "dstui", "configs", "README.md"} <= set(copied), "hatch reads the readme and the shipped Plans"
@@ -39,8 +39,8 @@ def test_the_container_copies_what_the_wheel_is_built_from() -> None:
     assert not set(ignored) & set(copied)
 
 
-def test_an_sdist_has_no_pictures(tmp_path: Path) -> None:
-    builder = pytest.importorskip("hatchling.builders.sdist", reason="hatchling is installed where packages are built")
+def test_sdist_has_no_pictures(tmp_path: Path) -> None:
+    builder = pytest.importorskip("hatchling.builders.sdist", reason="hatchling is not installed")
     files = [file.relative_path for file in builder.SdistBuilder(str(ROOT)).recurse_included_files()]
     assert "dstui/cli.py" in files and "configs/light.txt" in files
     assert [file for file in files if file.endswith((".png", ".cast")) or file.startswith("tests/long/corpus/")] == []

@@ -100,7 +100,7 @@ def test_errors_offer_fixes_and_prevent_a_launch(folder: Path) -> None:
     assert not (folder / "dstui_runs").exists()
 
 
-def test_without_a_file_it_asks_what_to_start_from(folder: Path) -> None:
+def test_start_without_a_file_asks_what_to_start_from(folder: Path) -> None:
     argv = [sys.executable, "-m", "dstui", "--plain"]
     ran = subprocess.run(argv, input="99\nb\n1\nq\n", capture_output=True, text=True, check=False)
     assert "What do you want to start from?" in ran.stdout

@@ -53,7 +53,7 @@ def default(key: Any) -> str:
 
 def rules_page() -> Iterator[str]:
     """Yield every rule of `dstui check`."""
-    yield "# Rules\n\nWhat `dstui check` finds. `dstui docs CODE` says when DeepSpeed refuses it, and with which words.\n"
+    yield "# Rules\n\nThe findings of `dstui check`. `dstui docs CODE` tells when DeepSpeed refuses it, and its message.\n"
     rules = sorted((RULES | ACCELERATE_RULES).values(), key=lambda rule: rule.code)
     yield from table(("Code", "Severity", "What is wrong"), ((rule.code, rule.severity, rule.title) for rule in rules))
 

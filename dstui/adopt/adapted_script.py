@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dstui.adopt.loop_optimizer import FUNCTIONS, TESTED, NoPlace, is_call_of, name_in
-from dstui.adopt.loop_parts import LoopParts, accumulation_guard, find_parts, scheduler_lines
+from dstui.adopt.loop_parts import LoopParts, accumulation_guard, find_parts, scheduler_lines, wrapped_model
 
 CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
 ACCUMULATION = "gradient_accumulation_steps"
@@ -146,12 +146,17 @@ def _adapted(text: str) -> Adapted:
 def _head(parts: LoopParts, edits: _Edits) -> None:
     """Insert the imports and the process group's set-up before anything goes to a GPU."""
     last = parts.last_import
-    edits.after(last, "import os\n\nimport deepspeed\nfrom deepspeed.accelerator import get_accelerator")
+    imported = any(
+        isinstance(one, ast.Import) and any(alias.name == "os" and not alias.asname for alias in one.names) for one in parts.tree.body
+    )
+    edits.after(
+        last, f"{'' if imported else 'import os'}\n\nimport deepspeed\nfrom deepspeed.accelerator import get_accelerator".lstrip("\n")
+    )
     begin = 'get_accelerator().set_device(int(os.environ.get("LOCAL_RANK", "0")))  # "cuda" is this rank\'s own GPU from here on\n'
     begin += "deepspeed.init_distributed()"
-    if parts.joined is not None:
-        edits.remove(parts.joined)
-    if parts.main is not None:
+    for statement in parts.joined:
+        edits.remove(statement)
+    if parts.main is not None and parts.begins_in_main():
         edits.before(parts.main.body[0], begin)
     else:
         edits.after(last, f"\n{begin}")
@@ -159,8 +164,8 @@ def _head(parts: LoopParts, edits: _Edits) -> None:
 
 def _initialize(parts: LoopParts, edits: _Edits) -> None:
     model, optimizer = parts.model, parts.optimizer
-    for statement in parts.wrapped:
-        edits.remove(statement)
+    for call in parts.wrapped:
+        _unwrap(parts, edits, call)
     edits.after(parts.ready(), f"{model}, *_ = deepspeed.initialize(model={model}, optimizer={optimizer}, {CONFIG})")
     kind = parts.optimizer_class
     if kind not in TESTED:
@@ -168,6 +173,16 @@ def _initialize(parts: LoopParts, edits: _Edits) -> None:
         message = f"{what}: the configuration needs {UNTESTED}: true"
         edits.needs[UNTESTED] = True
         edits.notes.append((parts.optimizer_statement.lineno, message))
+
+
+def _unwrap(parts: LoopParts, edits: _Edits, call: ast.Call) -> None:
+    """Replace DDP(model) by the model. An assignment of the model to itself goes."""
+    model, statement = wrapped_model(call), parts.parents.get(id(call))
+    assert model is not None
+    if isinstance(statement, ast.Assign) and [name_in(target) for target in statement.targets] == [name_in(model)]:
+        edits.remove(statement)
+    elif not any(one is not call and any(part is call for part in ast.walk(one)) for one in parts.wrapped):
+        edits.replace(call, edits.text(model))
 
 
 def _backward(parts: LoopParts, edits: _Edits) -> None:
@@ -323,21 +338,25 @@ def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
                 node.lineno,
                 f"every rank saves here: {parts.model}.save_checkpoint(FOLDER) on all, or {parts.model}.module.state_dict() on one",
             )
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _passes_forward(parts.model, node.value):
+        if isinstance(node, ast.Assign) and node is not parts.optimizer_statement and _passes_forward(parts.model, node.value):
             yield (
                 node.lineno,
-                f"{name_in(node.value.func)}() does not go through the engine's forward: let forward() return what it computes",
+                f"{ast.unparse(node.value).partition('(')[0]}() does not go through the engine's forward: let forward() return its result",
             )
         if is_call_of(node, "load_state_dict") and isinstance(node, ast.Call) and name_in(node.func).startswith(f"{parts.optimizer}."):
             yield node.lineno, "DeepSpeed keeps the optimizer's state itself: resume from save_checkpoint() with load_checkpoint()"
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
             yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'
+        if isinstance(node, ast.Call) and name_in(node.func).endswith("amp.scale_loss"):
+            yield node.lineno, "apex scales the loss here: leave it switched off, and choose fp16 or bf16 in the configuration"
         if isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "autocast":
             yield node.lineno, "autocast is kept: choose it, or bf16 and fp16 in the configuration, not both"
 
 
-def _passes_forward(model: str, call: ast.Call) -> bool:
+def _passes_forward(model: str, call: ast.expr) -> bool:
     """Return whether a call computes something with the model by another method than forward: `loss = model.loss(x)`."""
+    if not isinstance(call, ast.Call):
+        return False
     owner, _, name = name_in(call.func).rpartition(".")
     return owner == model and bool(call.args or call.keywords) and name not in NOT_COMPUTING
 
@@ -345,13 +364,17 @@ def _passes_forward(model: str, call: ast.Call) -> bool:
 def _keep_blocks(parts: LoopParts, edits: _Edits) -> None:
     """Remove an emptied `if` of the accumulation; give any other emptied block a `pass`."""
     for node in ast.walk(parts.tree):
-        body: Sequence[ast.stmt] = getattr(node, "body", ()) if isinstance(node, ast.stmt) else ()
-        if not body or not all(id(one) in edits.taken for one in body):
-            continue
-        first, last = body[0], body[-1]
-        start, end = edits.starts[first.lineno - 1], edits.starts[last.end_lineno or last.lineno]
-        edits.changes = [change for change in edits.changes if not (start <= change[0] and change[1] <= end and change[0] < change[1])]
-        if isinstance(node, ast.If) and not node.orelse and node in parts.guards:
-            edits.changes.append((edits.starts[node.lineno - 1], end, b""))
-        else:
-            edits.changes.append((start, end, b" " * first.col_offset + b"pass\n"))
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, ())
+            if isinstance(block, list) and block and all(id(one) in edits.taken for one in block):
+                _keep_block(parts, edits, node, block)
+
+
+def _keep_block(parts: LoopParts, edits: _Edits, node: ast.AST, block: Sequence[ast.stmt]) -> None:
+    first, last = block[0], block[-1]
+    start, end = edits.starts[first.lineno - 1], edits.starts[last.end_lineno or last.lineno]
+    edits.changes = [change for change in edits.changes if not (start <= change[0] and change[1] <= end and change[0] < change[1])]
+    if isinstance(node, ast.If) and not node.orelse and node in parts.guards:
+        edits.changes.append((edits.starts[node.lineno - 1], end, b""))
+    else:
+        edits.changes.append((start, end, b" " * first.col_offset + b"pass\n"))

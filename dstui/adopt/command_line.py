@@ -55,6 +55,8 @@ class CommandLine:
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that the text writes first: absolute path -> content."""
     notes: tuple[str, ...] = ()
+    python: str = ""
+    """The path of the ranks' interpreter, if `--no_python` is followed by one."""
     command: tuple[str, ...] = ()
     """The whole command of a framework that starts its ranks itself; launcher and script are then its name."""
 
@@ -74,7 +76,9 @@ def command_line(launch: Launch, here: str) -> CommandLine:
     options, rest, module = ({}, [launch.launcher], False) if framework else _options(launch.launcher, words)
     if not rest:
         raise NoLaunch(f"line {launch.line}: the command names no script: {launch.launcher} … SCRIPT ARGUMENTS")
+    python = ""
     if options.pop("no_python", False):
+        python = rest[0] if "/" in rest[0] else ""
         rest, module = _named_by_python(rest, launch.line)
     texts = [name for name, value in launch.env.items() if "\n" in value or COMMAND.search(value)]
     notes = [f"{wrapper} precedes the launch, and is left out" for wrapper in dict.fromkeys(launch.wrappers)]
@@ -93,6 +97,7 @@ def command_line(launch: Launch, here: str) -> CommandLine:
         folder,
         {to_plan_text(path): content for path, content in launch.written.items()},
         tuple(notes),
+        python,
         (launch.launcher, *words) if framework else (),
     )
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from dstui.adopt.no_deepspeed import LIGHTNING, deepspeed_strategy
+from dstui.adopt.no_deepspeed import LIGHTNING, WITHOUT_ACCELERATOR, deepspeed_strategy
 from dstui.adopt.pycode import Code, ScriptOption
 from dstui.plan.handed_over import CONFIG, CONFIG_OPTIONS
 from dstui.plan.model import Integration
@@ -19,25 +19,10 @@ TRAINER = re.compile(
     r"(?:.*\.)?\w*TrainingArguments$|trl\..*(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|Reward|PRM|BCO|XPO|NashMD|OnlineDPO|GKD)Config$"
 )
 """The argument classes of transformers' and TRL's Trainers."""
-PARSERS = ("HfArgumentParser", "TrlParser")
-"""Parsers that turn every field of these classes into an option, including --deepspeed."""
-WITHOUT_ACCELERATOR = frozenset(
-    {
-        "cpu_offload",
-        "disk_offload",
-        "dispatch_model",
-        "find_executable_batch_size",
-        "get_balanced_memory",
-        "get_logger",
-        "infer_auto_device_map",
-        "init_empty_weights",
-        "init_on_device",
-        "load_checkpoint_and_dispatch",
-        "load_checkpoint_in_model",
-        "set_seed",
-    }
-)
-"""Functions of accelerate that need no Accelerator: a script with nothing else of it does not train with accelerate."""
+TRAINER_CLASS = re.compile(r"(?:transformers\.(?:.*\.)?(?:Seq2Seq)?|trl\.(?:.*\.)?[A-Z]\w*)Trainer$")
+"""The Trainers themselves, whose arguments a script may take from a module that is not read."""
+PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
+"""Parsers that turn every field of these classes into an option, including --deepspeed; the last is alignment-handbook's."""
 Sign = tuple[Integration, tuple[str, ...], int, str, bool]
 """Integration, arguments, line, evidence, and whether the rendered configuration reaches it."""
 
@@ -47,14 +32,14 @@ def first_sign(code: Code) -> Sign | None:
     return next((found for sign in SIGNS if (found := sign(code))), None)
 
 
-def _of_add_config_arguments(code: Code) -> Sign | None:
+def _sign_of_config_arguments(code: Code) -> Sign | None:
     call = code.call("add_config_arguments")
     if call is None:
         return None
     return "deepspeed", ("--deepspeed_config", CONFIG), call.node.lineno, "deepspeed.add_config_arguments", True
 
 
-def _of_the_trainer(code: Code) -> Sign | None:
+def _sign_of_trainer(code: Code) -> Sign | None:
     line = min((line for name, line in code.names.items() if TRAINER.match(name)), default=None)
     if line is None:
         return None
@@ -69,7 +54,20 @@ def _of_the_trainer(code: Code) -> Sign | None:
     return "trainer", (), line, "the Trainer's arguments, made in the script without deepspeed=…", False
 
 
-def _of_accelerate(code: Code) -> Sign | None:
+def _sign_of_trainer_class(code: Code) -> Sign | None:
+    """Find a Trainer whose arguments come from elsewhere. Without a parser, accelerate's launcher hands it the configuration."""
+    used = ((code.names[name], name) for name in code.used if TRAINER_CLASS.match(name))
+    line, name = min(used, default=(0, ""))
+    if not name:
+        return None
+    if parses_trainer_arguments(code):
+        return "trainer", ("--deepspeed", CONFIG), line, name, True
+    if (option := code.option(*CONFIG_OPTIONS)) is not None:
+        return "trainer", _given(code, option), option.line, f"an argument {option.word}", True
+    return "trainer", (), line, f"{name}, whose arguments are made in code that is not read", False
+
+
+def _sign_of_accelerate(code: Code) -> Sign | None:
     names = {name: line for name, line in code.names.items() if name.partition(".")[0] == "accelerate"}
     line = min((line for name, line in names.items() if name.rpartition(".")[2] not in WITHOUT_ACCELERATOR), default=None)
     if line is None or (code.call("Accelerator") is None and code.call("deepspeed.initialize")):
@@ -80,7 +78,7 @@ def _of_accelerate(code: Code) -> Sign | None:
     return "accelerate", (), line, "accelerate, which finds it in its environment", True
 
 
-def _of_lightning(code: Code) -> Sign | None:
+def _sign_of_lightning(code: Code) -> Sign | None:
     line = next((line for name, line in code.names.items() if name.partition(".")[0] in LIGHTNING), None)
     if line is None:
         return None
@@ -94,36 +92,37 @@ def _of_lightning(code: Code) -> Sign | None:
     return named and ("deepspeed", (), named.node.lineno, "Lightning's DeepSpeed strategy, with its own configuration", False)
 
 
-def _of_initialize(code: Code) -> Sign | None:
+def _sign_of_initialize(code: Code) -> Sign | None:
     call = code.call("deepspeed.initialize")
     value = call.value("config", "config_params") if call is not None else None
     return _handed_over(code, "deepspeed", value, call.node.lineno, "deepspeed.initialize(config=…)") if call and value else None
 
 
-def _of_an_option(code: Code) -> Sign | None:
+def _sign_of_option(code: Code) -> Sign | None:
     option = code.option(*CONFIG_OPTIONS)
     return None if option is None else ("deepspeed", _given(code, option), option.line, f"an argument {option.word}", True)
 
 
-def _of_the_variable(code: Code) -> Sign | None:
+def _sign_of_variable(code: Code) -> Sign | None:
     line = _variable(code)
     return None if line is None else ("deepspeed", (), line, f"{VARIABLE}, which every rank finds in its environment", True)
 
 
-def _of_a_configuration_of_its_own(code: Code) -> Sign | None:
+def _sign_of_own_configuration(code: Code) -> Sign | None:
     call = code.call("deepspeed.initialize")
     return None if call is None else ("deepspeed", (), call.node.lineno, "deepspeed.initialize, with its own configuration", False)
 
 
 SIGNS: tuple[Callable[[Code], Sign | None], ...] = (
-    _of_add_config_arguments,
-    _of_the_trainer,
-    _of_accelerate,
-    _of_lightning,
-    _of_initialize,
-    _of_an_option,
-    _of_the_variable,
-    _of_a_configuration_of_its_own,
+    _sign_of_config_arguments,
+    _sign_of_trainer,
+    _sign_of_trainer_class,
+    _sign_of_accelerate,
+    _sign_of_lightning,
+    _sign_of_initialize,
+    _sign_of_option,
+    _sign_of_variable,
+    _sign_of_own_configuration,
 )
 """The first match wins."""
 

@@ -18,7 +18,9 @@ from dstui.adopt.signs import Kind
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 LISTED = 9
-"""Launches of a text that are listed in a note."""
+"""Launches of a text that are listed."""
+LONGEST = 80
+"""Characters of a launch in a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
         raise ConfigError("shell text is not read here")
     try:
         shell = read_shell(text, beside.around, beside.parse)
-        launch = _chosen(shell, beside.launch)
+        launch = _chosen(shell, beside.launch, beside.around.decided_by_a_run)
         line = command_line(launch, beside.around.folder)
     except (Unparsed, ShellLimit) as problem:
         raise ConfigError(problem.message, problem.line or None) from None
@@ -73,10 +75,11 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
         return beside.text_of(name) if there is None else there
 
     facts = None if line.module else beside.facts_of(posixpath.join(line.folder, line.script))
-    return plan_of_command(replace(line, notes=notes), source, text_of, facts)
+    made = plan_of_command(replace(line, notes=notes), source, text_of, facts)
+    return replace(made, launches=tuple(_listed(shell.launches)))
 
 
-def _chosen(shell: ShellText, number: int) -> Launch:
+def _chosen(shell: ShellText, number: int, decided_by_a_run: str) -> Launch:
     """Return the launch with this number. Raises ConfigError."""
     if not shell.launches:
         raise ConfigError(
@@ -88,7 +91,7 @@ def _chosen(shell: ShellText, number: int) -> Launch:
     launch = shell.launches[max(number - 1, 0)]
     if undecided := undecided_in(launch, shell):
         name, line = undecided[0]
-        raise ConfigError(f"${name} of the launch in line {launch.line} depends on the branch in line {line}", line)
+        raise ConfigError(f"${name} of the launch in line {launch.line} depends on the branch in line {line}, {decided_by_a_run}", line)
     return launch
 
 
@@ -96,15 +99,7 @@ def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
     """Yield notes about the other launches of the text, and about the holes of this one."""
     if len(shell.launches) > 1:
         yield f"{len(shell.launches)} launches in the text; this is the one in line {launch.line} (--launch N takes another):"
-        for number, one in enumerate(shell.launches[:LISTED], 1):
-            decided = f", depends on the branch in line {one.condition}" if one.condition else ""
-            words = " ".join(map(to_display_text, one.words))
-            own = "".join(
-                f"{name}={to_display_text(value)} "
-                for name, value in one.env.items()
-                if one is not launch and launch.env.get(name) != value
-            )
-            yield f"  {number}. line {one.line}: {own}{one.launcher} {words[:80]}{decided}"
+        yield from (f"  {number}. {one}" for number, one in enumerate(_listed(shell.launches), 1))
     texts = [*launch.words, *launch.env.values(), launch.folder]
     for name in dict.fromkeys(name for text in texts for _, name in holes_in(text)):
         if name == "HOME":
@@ -112,6 +107,26 @@ def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
         elif name != GPU_COUNT:
             stands_for = shell.sources.get(name, f"${name}")
             yield f"${{{name}}} is open: {stands_for}; set it in the environment of the launch, or write its value"
+
+
+def _listed(launches: Sequence[Launch]) -> Iterator[str]:
+    """Yield a line for each launch: what tells it from the others where it is long."""
+    for one in launches[:LISTED]:
+        others = [other for other in launches if other is not one]
+        env = [f"{name}={value}" for name, value in one.env.items() if any(other.env.get(name) != value for other in others)]
+        words = _telling(one.words, others) if others and len(" ".join(one.words)) > LONGEST else one.words
+        text = " ".join(map(to_display_text, (*env, one.launcher, *words)))
+        yield f"line {one.line}: {text[:LONGEST]}" + (f", depends on the branch in line {one.condition}" if one.condition else "")
+
+
+def _telling(words: Sequence[str], others: Sequence[Launch]) -> list[str]:
+    """Return the script of a launch, and the words that another launch lacks, each with its option."""
+    shared = set(words).intersection(*(other.words for other in others))
+    found = ["…"]
+    for option, word in zip(("", *words), words, strict=False):
+        if word not in shared or word.endswith(".py"):
+            found += [option, word] if option.startswith("-") and option in shared else [word]
+    return found
 
 
 def _hosts(text: str) -> dict[str, int]:

@@ -13,10 +13,9 @@ from dstui.adopt.accelerate import read_accelerate, repaired
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.new_plan import Imported, doubts, plan_text
 from dstui.base.limits import MAX_SLOTS
-from dstui.plan.accelerate_keys import FILE, PLUGIN, SECTION, TOP
+from dstui.plan.accelerate_keys import FILE, PARALLELISM, PLUGIN, SECTION, TOP
 from dstui.plan.hostfile import host_problem
 from dstui.plan.kinds import is_integer
-from dstui.plan.parallelism import PARALLELISM
 
 AUTO = "auto"
 

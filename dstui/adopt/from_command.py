@@ -12,15 +12,14 @@ from typing import Any
 from dstui.adopt.command_line import GPUS, CommandLine
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
-from dstui.adopt.model_options import model_section
+from dstui.adopt.model_options import model_section, names_model
 from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.script_options import options_of, options_of_yamls
 from dstui.base.limits import MAX_SLOTS
-from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PLUGIN, TOP, AccelerateKey
+from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PARALLELISM, PLUGIN, TOP, AccelerateKey
 from dstui.plan.handed_over import CONFIG, CONFIG_FILES, CONFIG_OPTIONS
 from dstui.plan.launchers import LAUNCHERS
-from dstui.plan.parallelism import PARALLELISM
 from dstui.plan.scalars import resolve
 
 ReadNamed = Callable[[str], str | None]
@@ -38,12 +37,13 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
         return plan_of_framework(line, source, read_named)
     notes = list(line.notes)
     args, config, reader = _configuration(line, read_named, notes)
-    named = facts.model if facts is not None else ""
-    model, about = model_section({**options_of_yamls(line.args, read_named), **options_of(line.args)}, line.folder, named)
+    options = {**options_of_yamls(line.args, read_named), **options_of(line.args)}
+    if facts is not None and facts.model and not names_model(options):
+        options["model_name_or_path"] = facts.model
+        notes.append(f"model.source is {facts.model}: {facts.model_why} of {line.script}")
+    model, about = model_section(options, line.folder)
     notes += about
-    if facts is not None and named and model.get("source", "").endswith(named):
-        notes.append(f"model.source is {named}: {facts.model_why} of {line.script}")
-    job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder}
+    job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder, "python": line.python}
     absent = _absent_yaml(line, read_named)
     if absent:
         notes.append(f"{absent} does not exist here: accelerate will read it itself, and its content is unknown")
@@ -95,7 +95,7 @@ def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -
     return args, {}, ""
 
 
-def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
+def _deepspeed_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     """Convert the options of the deepspeed launcher; those without a key of their own are kept as typed."""
     found: dict[str, Any] = {}
     for name, value in line.options.items():
@@ -116,11 +116,12 @@ def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     return found
 
 
-def _of_torchrun(line: CommandLine, notes: list[str]) -> dict[str, Any]:
+def _torchrun_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     """Convert torchrun's options. It stays the launcher."""
     found: dict[str, Any] = {"launcher": "torchrun"}
     options = {**line.options}
-    nodes = str(options.pop("nnodes", "1"))
+    least, _, most = str(options.pop("nnodes", "1")).partition(":")
+    nodes = least if most in ("", least) else f"{least}:{most}"
     ranks = options.pop("nproc_per_node", "1")
     options.pop("standalone", None)  # how ranks of one machine meet anyway
     if options.pop("use_env", False):
@@ -129,7 +130,7 @@ def _of_torchrun(line: CommandLine, notes: list[str]) -> dict[str, Any]:
         notes.append(
             "torch.distributed.launch adds --local-rank=N to the script's arguments, torchrun does not: the script has to read LOCAL_RANK"
         )
-    several = nodes not in ("1", "1:1")
+    several = nodes != "1"
     _ranks(found, "nproc_per_node", ranks, notes, several=several)
     if several:
         _number(found, "num_nodes", "nnodes", nodes, notes)
@@ -172,7 +173,7 @@ def _number(found: dict[str, Any], key: str, option: str, value: str, notes: lis
     return False
 
 
-def _of_accelerate(line: CommandLine, notes: list[str]) -> dict[str, Any]:
+def _accelerate_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     """Convert `accelerate launch` of a script that gets its DeepSpeed configuration as an argument."""
     found: dict[str, Any] = {"launcher": "accelerate"}
     options = {**line.options}
@@ -191,15 +192,15 @@ def _of_accelerate(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     return found
 
 
-def _of_python(_line: CommandLine, _notes: list[str]) -> dict[str, Any]:
+def _python_options(_line: CommandLine, _notes: list[str]) -> dict[str, Any]:
     return {}
 
 
 OPTIONS_OF: Mapping[str, Callable[[CommandLine, list[str]], dict[str, Any]]] = {
-    "deepspeed": _of_deepspeed,
-    "torchrun": _of_torchrun,
-    "accelerate": _of_accelerate,
-    "python": _of_python,
+    "deepspeed": _deepspeed_options,
+    "torchrun": _torchrun_options,
+    "accelerate": _accelerate_options,
+    "python": _python_options,
 }
 """Launcher -> the function that converts its options to `cluster:`."""
 

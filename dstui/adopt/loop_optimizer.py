@@ -74,6 +74,53 @@ def find_optimizer(tree: ast.Module, parents: dict[int, ast.AST]) -> LoopOptimiz
     return LoopOptimizer(statement, names.pop(), models.pop(), next((kind for kind in kinds if kind not in TESTED), kinds[0]))
 
 
+def in_a_class(tree: ast.Module, parents: dict[int, ast.AST], optimizer: LoopOptimizer) -> LoopOptimizer:
+    """Return the optimizer by the attribute that it has in the class whose methods train: `Trainer(model, optimizer)`.
+
+    The class gets the model and the optimizer when it is created, and its `__init__` keeps both.
+    """
+    backward = next((one for one in ast.walk(tree) if is_call_of(one, "backward")), None)
+    kind = _class_around(backward, parents)
+    start = next((one for one in kind.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None) if kind else None
+    if kind is None or start is None or optimizer.name.startswith("self."):
+        return optimizer
+    parameters = [one.arg for one in (*start.args.posonlyargs, *start.args.args)][1:]
+    for call in (one for one in ast.walk(tree) if isinstance(one, ast.Call) and name_in(one.func) == kind.name):
+        given = {name_in(value): name for value, name in zip(call.args, parameters, strict=False)}
+        given |= {name_in(one.value): one.arg for one in call.keywords if one.arg}
+        model, name = (_attribute(start, given.get(one)) for one in (optimizer.model, optimizer.name))
+        if model and name:
+            return LoopOptimizer(start.body[-1], name, model, optimizer.kind)
+    return optimizer
+
+
+def _class_around(node: ast.AST | None, parents: dict[int, ast.AST]) -> ast.ClassDef | None:
+    while node is not None and not isinstance(node, ast.ClassDef):
+        node = parents.get(id(node))
+    return node
+
+
+def _attribute(function: ast.FunctionDef, parameter: str | None) -> str:
+    """Return the attribute in which a function keeps a parameter: `self.model = model.to(0)`; "" if there is none."""
+    for one in ast.walk(function):
+        if isinstance(one, ast.Assign) and (name := name_in(one.targets[0])).startswith("self."):
+            value: ast.AST | None = one.value
+            while isinstance(value, ast.Call):
+                value = (
+                    value.func.value
+                    if isinstance(value.func, ast.Attribute) and not value.args[1:] and _moves(value)
+                    else next(iter(value.args), None)
+                )
+            if parameter and name_in(value) == parameter:
+                return name
+    return ""
+
+
+def _moves(call: ast.Call) -> bool:
+    """Return whether a method returns the same model: model.to(0)."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda", "train", "half", "bfloat16", "float")
+
+
 def _either(value: ast.expr) -> list[ast.expr]:
     """Return the values that an expression may have: both of a conditional expression."""
     return [*_either(value.body), *_either(value.orelse)] if isinstance(value, ast.IfExp) else [value]
@@ -139,7 +186,15 @@ def _model(tree: ast.Module, call: ast.expr, statement: ast.Assign) -> str:
         wanted = {one.id for one in walked if isinstance(one, ast.Name)} - seen
         seen |= wanted
         looked_at = [one.value for one in ast.walk(tree) if isinstance(one, ast.Assign) and {name_in(to) for to in one.targets} & wanted]
-    names = list(dict.fromkeys(filter(None, names)))
+    called = {name_in(one.func) for one in ast.walk(tree) if isinstance(one, ast.Call)}
+    names = list(dict.fromkeys(_whole_model(name, called) for name in names if name))
     if len(names) != 1:
         raise NoPlace(statement.lineno, NOT_ONE_MODEL)
     return names[0]
+
+
+def _whole_model(name: str, called: set[str]) -> str:
+    """Return the model of which a named module is a part, if the script calls it: `model` of model.classifier."""
+    parts = name.split(".")
+    wholes = (".".join(parts[:length]) for length in range(1, len(parts)))
+    return next((whole for whole in wholes if whole in called and whole != "self"), name)

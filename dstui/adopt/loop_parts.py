@@ -5,14 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
-from dstui.adopt.loop_optimizer import FUNCTIONS, NoPlace, find_optimizer, is_call_of, name_in
+from dstui.adopt.loop_optimizer import FUNCTIONS, NoPlace, find_optimizer, in_a_class, is_call_of, name_in
 
 MOST_CALLS = 100
 """Calls of backward() and of step() that are compared with each other."""
 MOST_VALUE = 1e9
 """No batch size, accumulation or bound is larger."""
-TOGETHER = ("DistributedDataParallel", "DDP", "DataParallel")
+TOGETHER = ("DistributedDataParallel", "DDP", "DataParallel", "FullyShardedDataParallel", "FSDP")
+"""Wrappers of a model that the engine replaces."""
+OWN_WAYS = {
+    "fully_shard": "fully_shard() shards the model itself: remove its calls, since ZeRO does that",
+    "ZeroRedundancyOptimizer": "ZeroRedundancyOptimizer shards the optimizer itself: build the torch optimizer, since ZeRO shards it",
+    "mp.spawn": "mp.spawn() starts the ranks itself, which the launcher does: call its function once, with the rank of LOCAL_RANK",
+    "multiprocessing.spawn": "torch's spawn() starts the ranks itself, which the launcher does: call its function once, with LOCAL_RANK",
+}
+"""Calls that do by themselves what DeepSpeed or its launcher does, with what to do instead."""
 
 
 @dataclass
@@ -36,8 +45,9 @@ class LoopParts:
     zero_grads: list[ast.stmt] = field(default_factory=list)
     clips: list[ast.stmt] = field(default_factory=list)
     scaler_statements: list[ast.stmt] = field(default_factory=list)
-    wrapped: list[ast.stmt] = field(default_factory=list)
-    joined: ast.stmt | None = None
+    wrapped: list[ast.Call] = field(default_factory=list)
+    """Calls of DDP and the like on a model."""
+    joined: list[ast.stmt] = field(default_factory=list)
     loader: ast.Call | None = None
     guards: list[ast.If] = field(default_factory=list)
 
@@ -51,6 +61,15 @@ class LoopParts:
             yield parent
             node = parent
 
+    def begins_in_main(self) -> bool:
+        """Return whether the training starts in the block of `__name__ == "__main__"`, not in code of the module itself."""
+        around = list(self.around(self.optimizer_statement))
+        owners = {one.name for one in around if isinstance(one, (*FUNCTIONS, ast.ClassDef))}
+        if self.main is None or self.main in around or not owners:
+            return self.main in around
+        own = (one for one in self.tree.body if one is not self.main and not isinstance(one, (*FUNCTIONS, ast.ClassDef)))
+        return not any(isinstance(part, ast.Call) and name_in(part.func) in owners for one in own for part in ast.walk(one))
+
     def model_at(self, node: ast.AST) -> str:
         """Return the model's name at a node. Raises NoPlace."""
         return self._named(node, self.model)
@@ -60,17 +79,28 @@ class LoopParts:
         root = name.partition(".")[0]
         if function is None or function is home or root == "self":
             return name
-        parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-        for call in (one for one in ast.walk(self.tree) if isinstance(one, ast.Call) and name_in(one.func) == function.name):
-            for place, value in enumerate(call.args):
-                if name_in(value) == name and place < len(parameters):
-                    return parameters[place]
+        parameters = _parameters(function)
+        if root not in parameters and home is not None and home in self.around(function):
+            return name  # of the function around it
+        for call, given in self.calls_of(function):
+            for place, value in enumerate(call.args[: len(given)]):
+                if name_in(value) == name:
+                    return given[place]
             for keyword in call.keywords:
                 if keyword.arg and name_in(keyword.value) == name:
                     return keyword.arg
         if home is None and root not in parameters:
             return name  # of the module
         raise NoPlace(getattr(node, "lineno", 0), f"{function.name}() is not given {name}")
+
+    def calls_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[ast.Call, list[str]]]:
+        """Yield the calls of a function, of a method by its name, or of a class, with the parameters for their positional arguments."""
+        owner, parameters = self.parents.get(id(function)), _parameters(function)
+        method = isinstance(owner, ast.ClassDef)
+        called = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
+        for one in ast.walk(self.tree):
+            if isinstance(one, ast.Call) and (name_in(one.func) == called or (method and is_call_of(one, called))):
+                yield one, parameters[method:]
 
     def divided(self, loss: ast.expr) -> bool:
         """Return whether an earlier statement divides a loss: loss = loss / n, loss /= n."""
@@ -111,7 +141,8 @@ class LoopParts:
                 return None
             return left * right if isinstance(number.op, ast.Mult) else left // right
         name = name_in(number)
-        if not name or name in names:
+        changed = (one for one in ast.walk(self.tree) if isinstance(one, ast.AugAssign))
+        if not name or name in names or any(name_in(one.target) == name for one in changed):
             return None
         given = [one.value for one in ast.walk(self.tree) if isinstance(one, ast.Assign) and any(name_in(to) == name for to in one.targets)]
         if not given and "." in name:
@@ -186,6 +217,15 @@ class LoopParts:
         return False
 
 
+def wrapped_model(call: ast.Call) -> ast.expr | None:
+    """Return the model in DDP(model, …)."""
+    return call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "module"), None)
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    return [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+
+
 def _defaults(tree: ast.Module, option: str) -> Iterator[ast.expr]:
     """Yield the defaults that argument parsers give an option."""
     for call in ast.walk(tree):
@@ -205,7 +245,11 @@ def find_parts(text: str) -> LoopParts:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise NoPlace(0, "it is not Python code that can be parsed here") from None
     parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    optimizer = find_optimizer(tree, parents)
+    for call in (one for one in ast.walk(tree) if isinstance(one, ast.Call)):
+        called = name_in(call.func)
+        if (way := next((OWN_WAYS[name] for name in OWN_WAYS if f".{called}".endswith(f".{name}")), None)) is not None:
+            raise NoPlace(call.lineno, way)
+    optimizer = in_a_class(tree, parents, find_optimizer(tree, parents))
     parts = LoopParts(
         tree,
         parents,
@@ -220,6 +264,8 @@ def find_parts(text: str) -> LoopParts:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and is_call_of(node, "backward"):
             parts.backwards.append(node)
+        elif isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] in TOGETHER and wrapped_model(node) is not None:
+            _wrap(parts, node)
         elif isinstance(node, ast.stmt):
             _sort(parts, node)
     if not parts.backwards:
@@ -248,6 +294,15 @@ def _last_import(tree: ast.Module) -> ast.stmt:
     return last
 
 
+def _wrap(parts: LoopParts, call: ast.Call) -> None:
+    """Note a call that wraps a model. If the result has a name of its own, the loop uses that one: it becomes the engine."""
+    parts.wrapped.append(call)
+    statement, model = next(one for one in parts.around(call) if isinstance(one, ast.stmt)), wrapped_model(call)
+    own = model is not None and parts.model in {name_in(one) for one in ast.walk(model)}
+    if own and isinstance(statement, ast.Assign) and (name := name_in(statement.targets[0])):
+        parts.model = name
+
+
 def _sort(parts: LoopParts, node: ast.stmt) -> None:
     """Sort a statement into the part that it belongs to."""
     value = getattr(node, "value", None)
@@ -258,8 +313,7 @@ def _sort(parts: LoopParts, node: ast.stmt) -> None:
     if method in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"):
         parts.clips.append(node)
     elif isinstance(node, ast.Assign):
-        if method in TOGETHER or name in TOGETHER:
-            parts.wrapped.append(node)
+        return
     elif method == "step" and _is_optimizer_of(parts, owner):
         if value.args or value.keywords:
             raise NoPlace(node.lineno, "step() with a closure: DeepSpeed's engine does not support one")
@@ -271,7 +325,7 @@ def _sort(parts: LoopParts, node: ast.stmt) -> None:
     elif method == "unscale_" or (method == "update" and "scaler" in owner.lower()):
         parts.scaler_statements.append(node)
     elif method == "init_process_group":
-        parts.joined = node
+        parts.joined.append(node)
 
 
 def _is_optimizer_of(parts: LoopParts, name: str) -> bool:
@@ -291,22 +345,49 @@ def accumulation_guard(parts: LoopParts, node: ast.stmt) -> ast.If | None:
 
 def _loader(parts: LoopParts) -> ast.Call | None:
     """Return the DataLoader of the loop. If the loop does not show it, return the only one, or the only one that shuffles."""
-    made = {
-        name_in(one.targets[0]): one.value
-        for one in ast.walk(parts.tree)
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and name_in(one.value.func).rpartition(".")[2] == "DataLoader"
-    }
     for loop in (one for one in parts.around(parts.backwards[0]) if isinstance(one, ast.For)):
-        for part in ast.walk(loop.iter):
-            if isinstance(part, ast.expr) and (name := name_in(part)) in made:
-                return made[name]
-            if isinstance(part, ast.Call) and name_in(part.func).rpartition(".")[2] == "DataLoader":
-                return part
-    every = [one for one in ast.walk(parts.tree) if isinstance(one, ast.Call) and name_in(one.func).rpartition(".")[2] == "DataLoader"]
+        if (found := _loader_behind(parts, loop.iter)) is not None:
+            return found
+    every = [one for one in ast.walk(parts.tree) if _makes_loader(one)]
     if len(every) == 1:
         return every[0]
     shuffled = [one for one in every if any(keyword.arg == "shuffle" for keyword in one.keywords)]
     return shuffled[0] if len(shuffled) == 1 else None
+
+
+def _makes_loader(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "DataLoader"
+
+
+def _loader_behind(parts: LoopParts, value: ast.expr) -> ast.Call | None:
+    """Return the DataLoader behind the value that a loop iterates over, through assignments, arguments and functions of the script."""
+    functions = {one.name: one for one in ast.walk(parts.tree) if isinstance(one, FUNCTIONS)}
+    values, seen = [value], set[tuple[str, int]]()
+    for each in values:  # the list grows meanwhile
+        for part in ast.walk(each):
+            if _makes_loader(part):
+                return part
+            if isinstance(part, ast.Call) and (function := functions.get(name_in(part.func))) is not None:
+                made = [one for one in ast.walk(function) if _makes_loader(one)]
+                values += made if len(made) == 1 else []
+            name, place = name_in(part), id(parts.function_of(part))
+            if name and (name, place) not in seen:
+                seen.add((name, place))
+                values += _values_of(parts, name, part)
+    return None
+
+
+def _values_of(parts: LoopParts, name: str, at: ast.AST) -> Iterator[ast.expr]:
+    """Yield the values that a name may have: from assignments, and from the calls that pass it as an argument."""
+    function = parts.function_of(at)
+    if function is not None and name in _parameters(function):
+        for call, given in parts.calls_of(function):
+            yield from (value for value, parameter in zip(call.args, given, strict=False) if parameter == name)
+            yield from (keyword.value for keyword in call.keywords if keyword.arg == name)
+        return
+    for node in ast.walk(parts.tree):
+        if isinstance(node, ast.Assign) and any(name_in(target) == name for target in node.targets):
+            yield node.value
 
 
 def scheduler_lines(tree: ast.Module) -> Iterator[int]:

@@ -64,13 +64,9 @@ MODULE = re.compile(r"[A-Za-z_][\w.]*")
 STORED = re.compile(r"-bnb-4bit$")
 
 
-def model_section(options: Mapping[str, str], folder: str = "", named: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Return the Plan's `model:` section, with notes.
-
-    `folder`: the script's working directory, relative to the Plan's folder; `named`: the model that the script itself names, which
-    counts if no option does.
-    """
-    source = _source({**options, MODEL[0]: named} if named and not _names_one(options) else options, folder)
+def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[str, Any], list[str]]:
+    """Return the Plan's `model:` section, with notes. `folder`: the script's working directory, relative to the Plan's folder."""
+    source = _source(options, folder)
     if source is None:
         return {}, []
     lora = _lora(options)
@@ -91,7 +87,7 @@ def model_section(options: Mapping[str, str], folder: str = "", named: str = "")
     return {name: value for name, value in found.items() if value is not None}, notes
 
 
-def _names_one(options: Mapping[str, str]) -> bool:
+def names_model(options: Mapping[str, str]) -> bool:
     """Return whether an option names the model, even if its value is a hole."""
     return any(prefix + name in options for prefix in PREFIXES for name in MODEL)
 

@@ -26,6 +26,8 @@ class Imported:
     notes: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     """Findings about the file that the Plan no longer shows."""
+    launches: tuple[str, ...] = ()
+    """The launches of a shell text, each in a line; the Plan is of one of them."""
 
 
 def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: ScriptFacts | None = None) -> Imported:

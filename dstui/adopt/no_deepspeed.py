@@ -12,17 +12,35 @@ from dstui.adopt.program import ScriptProgram
 from dstui.adopt.pycode import Call, Code
 
 LIGHTNING = ("lightning", "pytorch_lightning")
+LIGHTNING_TRAINER = re.compile(r"\.Trainer(?:\.from_argparse_args)?$")
 ENGINE = re.compile(
     r"deepspeed(?:$|\.(?!add_config_arguments$|init_distributed$|comm\b|ops\b|utils\b|zero\b|checkpointing\b|get_accelerator))"
 )
 """Names of deepspeed that may train, excluding helpers and those that only prepare a model."""
+WITHOUT_ACCELERATOR = frozenset(
+    {
+        "cpu_offload",
+        "disk_offload",
+        "dispatch_model",
+        "find_executable_batch_size",
+        "get_balanced_memory",
+        "get_logger",
+        "infer_auto_device_map",
+        "init_empty_weights",
+        "init_on_device",
+        "load_checkpoint_and_dispatch",
+        "load_checkpoint_in_model",
+        "set_seed",
+    }
+)
+"""Functions of accelerate that need no Accelerator: a script with nothing else of it does not train with accelerate."""
 TRAINERS = re.compile(
     r"(?:accelerate|trl)(?:\.|$)|transformers\.(?:.*\.)?(?:\w*Trainer|\w*TrainingArguments|trainer|integrations|deepspeed)\b"
 )
 """Calls that train instead of a loop."""
 TOGETHER = re.compile(r"(?:^|\.)(?:DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard)$")
 """Calls that synchronise the ranks of a plain torch loop."""
-BY_HAND = re.compile(r"(?:^torch\.distributed|^dist)\.(?:all_reduce|reduce_scatter\w*|all_gather\w*|reduce)$")
+BY_HAND = re.compile(r"(?:^torch\.distributed|^dist)\.(?:all_reduce|reduce_scatter\w*|all_gather(?!_object)\w*|reduce)$")
 """Calls with which a script may average gradients itself."""
 HIDDEN = re.compile(
     r"importlib\.import_module$|__import__$|runpy\.run_\w+$|exec$|eval$|os\.(?:system|popen|exec\w+|spawn\w+|posix_spawn\w*)$"
@@ -48,11 +66,11 @@ class WithoutDeepSpeed:
 def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:
     """Return what trains in a program without DeepSpeed; None if something may use DeepSpeed, or nothing is known to train."""
     code = program.code
-    if any(ENGINE.match(name) and name != "deepspeed" for name in code.names) or any(TRAINERS.match(name) for name in code.used):
+    if any(ENGINE.match(name) and name != "deepspeed" for name in code.names) or any(map(_may_train, code.used)):
         return None
-    if any(TRAINERS.match(name) for name in code.names if not name.startswith("transformers")):
+    if any(_may_train(name) for name in code.names if not name.startswith("transformers")):
         return None
-    trainer = next((call for call in code.calls if call.name.partition(".")[0] in LIGHTNING and call.name.endswith(".Trainer")), None)
+    trainer = next((call for call in code.calls if call.name.partition(".")[0] in LIGHTNING and LIGHTNING_TRAINER.search(call.name)), None)
     doubt = next((f"{code.place(line)}: {what}" for line, what in sorted(_hidden(program))), "")
     if trainer is not None:
         return (
@@ -69,6 +87,11 @@ def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:
     if joined:
         return WithoutDeepSpeed("joined", f"{code.place(joined[1])}: {joined[0]}", doubt)
     return WithoutDeepSpeed("torch", f"{code.place(backward.node.lineno)}: {ast.unparse(backward.node)[:60]}", doubt)
+
+
+def _may_train(name: str) -> bool:
+    """Return whether a name may be that of a Trainer, or of accelerate's part in a training."""
+    return TRAINERS.match(name) is not None and not (name.startswith("accelerate.") and name.rpartition(".")[2] in WITHOUT_ACCELERATOR)
 
 
 def deepspeed_strategy(call: Call) -> bool:
@@ -91,10 +114,12 @@ def _hidden(program: ScriptProgram) -> Iterator[tuple[int, str]]:
     for call in program.code.calls:
         if HIDDEN.match(call.name) and not _harmless(call):
             yield call.node.lineno, f"{call.name}()"
-        strategy = call.value("strategy") if call.name.endswith(".Trainer") else None
+        if LIGHTNING_TRAINER.search(call.name) is None:
+            continue
+        strategy = call.value("strategy")
         if strategy is not None and not isinstance(strategy, ast.Constant):
             yield call.node.lineno, "a strategy that is not written there"
-        if call.name.endswith(".Trainer") and any(keyword.arg is None for keyword in call.node.keywords):
+        if not call.name.endswith(".Trainer") or any(keyword.arg is None for keyword in call.node.keywords):
             yield call.node.lineno, "arguments that are not written there"
 
 

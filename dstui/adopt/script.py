@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 from dstui.adopt.configuration_reader import TRAINER, first_sign, parses_trainer_arguments
 from dstui.adopt.named_model import named_model
 from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, without_deepspeed
-from dstui.adopt.program import TextOf, read_program
+from dstui.adopt.program import ScriptProgram, TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
 from dstui.plan.model import Builder, Integration
 
@@ -130,7 +130,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
     model, model_why = named_model(program.code)
     if found is None:
-        loop = _of_a_loop(program.code, alone, without) if without else ScriptFacts(None, (), _unknown(program.code))
+        loop = _loop_facts(program.code, alone, without) if without else ScriptFacts(None, (), _unknown(program))
         return replace(loop, resume=_resume(program.code, text), model=model, model_why=model_why)
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
@@ -161,15 +161,17 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
     )
 
 
-def _unknown(code: Code) -> str:
+def _unknown(program: ScriptProgram) -> str:
     """Return what is known of a script without a sign of DeepSpeed."""
+    code = program.code
     other = next((name for name in OTHER_FRAMEWORKS if name in code.packages), None)
     if other is not None and "torch" not in code.packages:
         return f"it uses {other}, and DeepSpeed trains PyTorch models"
-    return "nothing in it mentions deepspeed, accelerate or the Trainer"
+    unread = next((f"; {code.place(line)} {what}" for line, what in program.unread), "")
+    return f"no use of deepspeed, of an Accelerator or of a Trainer is seen in it{unread}"
 
 
-def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
+def _loop_facts(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
     """Return the facts of a script that trains without DeepSpeed."""
     own = min(((program.names[name], name) for name in _optimizers(program)), default=None)
     return ScriptFacts(

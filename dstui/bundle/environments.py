@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dstui.bundle.secret_names import is_harmless
-from dstui.bundle.secret_shapes import is_plain
+from dstui.bundle.secrets import is_harmless, is_plain
 
 QUOTED = r"\"(?:[^\"\\\n]|\\.)*(?:\"|$)|'(?:[^'\n]|'')*(?:'|$)"
 FLOW = re.compile(r"\benv(?:iron(?:ment)?)?\\?[\"']?[ \t]*[:=(][ \t(]*(?:[&!]\S+[ \t]+)*\{", re.IGNORECASE | re.MULTILINE)

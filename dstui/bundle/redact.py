@@ -15,8 +15,19 @@ from urllib.parse import quote
 
 from dstui.bundle.addresses import addresses_masked, notified_masked
 from dstui.bundle.environments import environment_masked, hidden
-from dstui.bundle.secret_names import HINT, TOKENS, is_secret, may_be_secret
-from dstui.bundle.secret_shapes import MARKED, SHAPES, SHORTEST_SHAPE, are_words, is_plain, private_keys_masked, random_texts_masked
+from dstui.bundle.secrets import (
+    HINT,
+    MARKED,
+    SHAPES,
+    SHORTEST_SHAPE,
+    TOKENS,
+    are_words,
+    is_plain,
+    is_secret,
+    may_be_secret,
+    private_keys_masked,
+    random_texts_masked,
+)
 
 MASK = "***"
 """Replaces a secret."""
@@ -70,7 +81,7 @@ def mask(text: str, known: Iterable[str] = (), *, is_log: bool = True) -> str:
     for shape in SHAPES:
         text = shape.sub(rf"\g<head>{MASK}" if "head" in shape.groupindex else MASK, text)
     text = PASSWORD_OPTION.sub(_password_hidden, text) if "-p" in text else text
-    return random_texts_masked(_without_named(text), MASK)
+    return random_texts_masked(_redact_named(text), MASK)
 
 
 def secrets(named: Mapping[str, str]) -> set[str]:
@@ -95,7 +106,7 @@ def _password_hidden(found: re.Match[str]) -> str:
     return f"{found['head']}{hidden(value, MASK)}"
 
 
-def _without_named(text: str) -> str:
+def _redact_named(text: str) -> str:
     chunks, at = [], 0
     for found in _named(text):
         chunks += [text[at : found.start("value")], hidden(found["value"], MASK)]

@@ -75,12 +75,12 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
 
         found += check_section(plan)
     if plan.beneath:
-        found = [_of_layers(plan, finding) for finding in found]
+        found = [_with_origin(plan, finding) for finding in found]
     open_values = {hole.path for hole in find_holes(plan)} - {""}
     return sort_findings([finding for finding in found if finding.path not in open_values or finding.code == "PL070"])
 
 
-def _of_layers(plan: Plan, finding: Finding) -> Finding:
+def _with_origin(plan: Plan, finding: Finding) -> Finding:
     """Return a finding on a Plan with layers, with the origin of the value and a patch for the Plan's own text."""
     from dstui.plan.layer_edits import own_operations
     from dstui.plan.locks import origin_of

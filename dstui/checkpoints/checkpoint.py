@@ -93,7 +93,7 @@ def read_checkpoint(path: Path, tag: str | None = None) -> Checkpoint:
     if not is_folder(path):
         raise FileProblem(f"{path} is a file: name the folder of the checkpoint, which contains `latest`")
     if tag is None and _is_tag(path):
-        return _of_tag(path.parent, path.name, ())
+        return _read_tag(path.parent, path.name, ())
     tags = tuple(sorted((one.name for one in _entries(path) if is_folder(one) and _is_tag(one)), key=_natural))
     latest = _latest(path)
     if not tags and not latest:
@@ -104,7 +104,7 @@ def read_checkpoint(path: Path, tag: str | None = None) -> Checkpoint:
     if chosen not in tags:
         named = "" if tag else "`latest` names "
         raise FileProblem(f"{path}: {named}{chosen}, which does not exist; available: {', '.join(tags) or 'no other'}")
-    return _of_tag(path, chosen, tags)
+    return _read_tag(path, chosen, tags)
 
 
 def _latest(path: Path) -> str:
@@ -139,7 +139,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
-def _of_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
+def _read_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
     here = folder / tag
     names = [one.name for one in _entries(here)]
     models, optimizers = _by_rank(MODEL, names), _by_rank(OPTIMIZER, names)

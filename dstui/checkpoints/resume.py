@@ -88,7 +88,7 @@ def resume_line(plan: Plan, folder: str) -> str:
 
 
 DEEP, FOLDERS, MAX_FOUND = 3, 2000, 9
-"""Levels and folders that are searched, and checkpoints that are returned."""
+"""At most this many levels and folders are searched, and this many checkpoints returned."""
 
 
 def checkpoints_near(places: Iterable[Path]) -> list[Path]:

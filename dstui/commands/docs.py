@@ -107,29 +107,29 @@ def _pages(name: str) -> Iterator[str]:
         yield rule
     yield from cause_pages(name)
     if name in SHIPPED:
-        yield _of_recipe(name)
+        yield _recipe_page(name)
     yield from (topic.page_text() for topic in topics_called(name))
     if name in (sections := _sections()):
-        yield _of_section(name, sections[name])
+        yield _section_page(name, sections[name])
     yield from (_own(path, field) for path, field in _fields() if name in (path, path.rpartition(".")[2]))
     exact = lookup(asked)
     if exact is not None:
-        yield _of_key(exact)
+        yield _key_page(exact)
     elif "." not in asked:
-        yield from (_of_key(key) for key in release().keys() if key.name == asked)  # noqa: SIM118 - our own method
+        yield from (_key_page(key) for key in release().keys() if key.name == asked)  # noqa: SIM118 - our own method
     for path, key in ACCELERATE.items():
         if asked == path.rpartition(".")[2] or (key.variable and key.variable == name.upper()):
-            yield _of_accelerate(key, f"accelerate: {path}")
+            yield _accelerate_page(key, f"accelerate: {path}")
 
 
-def _of_section(name: str, words: str) -> str:
+def _section_page(name: str, words: str) -> str:
     """Return the page of a section of a Plan: its description and its keys."""
     keys = [(path, str(field["help"])) for path, field in _fields() if path.startswith(f"{name}.")]
     width = max((len(path) for path, _ in keys), default=0)
     return "\n".join([f"{name}  (Plan)", f"  {words}", *(f"    {path:<{width}}  {_sentence(text)}" for path, text in keys)])
 
 
-def _of_recipe(name: str) -> str:
+def _recipe_page(name: str) -> str:
     """Return the page of a shipped Plan: its comments, the next steps, and the meaning of each key."""
     plan = read_plan(find_plan(name), ())
     heading = takewhile(lambda line: line.startswith("#"), plan.text.splitlines())
@@ -161,7 +161,7 @@ def _fields() -> Iterator[tuple[str, dict[str, object]]]:
 
 def _own(path: str, about: dict[str, object]) -> str:
     if about["kind"] == "section":
-        return _of_section(path, str(about["help"]))
+        return _section_page(path, str(about["help"]))
     lines = [f"{path}  (Plan)", f"  {about['help']}", f"  holds    {about['kind']}"]
     choices = about["choices"]
     if isinstance(choices, tuple) and choices:
@@ -171,7 +171,7 @@ def _own(path: str, about: dict[str, object]) -> str:
     return "\n".join(lines)
 
 
-def _of_key(key: Key) -> str:
+def _key_page(key: Key) -> str:
     lines = [f"deepspeed.{key.path}", f"  {key.help or 'No help text is known.'}", f"  holds    {key.type}"]
     if key.choices:
         lines.append(f"  one of   {', '.join(map(str, key.choices))}")
@@ -196,7 +196,7 @@ def _of_key(key: Key) -> str:
     return "\n".join(lines)
 
 
-def _of_accelerate(key: AccelerateKey, title: str) -> str:
+def _accelerate_page(key: AccelerateKey, title: str) -> str:
     lines = [title, f"  {key.help}", f"  holds    {key.kind}"]
     if key.choices:
         lines.append(f"  one of   {', '.join(map(str, key.choices))}")

@@ -14,8 +14,7 @@ from dstui.base.files import FileProblem
 from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import add_no_site, plan_of
 from dstui.documents.plan_files import hostfile_of, read_pool
-from dstui.facts.calibration import calibrate
-from dstui.facts.measured import Taken, model_key, read_measured
+from dstui.facts.measured import Taken, calibrate, model_key, read_measured
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed
@@ -136,13 +135,16 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
     yield ""
     for name, need in (("each GPU", found.gpu), ("RAM of a node", found.host), ("NVMe of a node", found.nvme)):
         if need.bytes:
-            yield _line(name, need) + (": --ram SIZE would compare it" if where and need is found.host and not need.capacity else "")
+            yield _line(name, need) + (
+                "; the RAM of such a node is not known (--ram SIZE)" if where and need is found.host and not need.capacity else ""
+            )
     if found.checkpoint:
         yield f"{'a checkpoint':<15} {format_size(found.checkpoint)} on disk"
     if found.speed:
         s = found.speed
         low, high = (f"{float(f'{end:.2g}'):,.0f}" for end in s.range)
-        yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s ({low} to {high}), {_seconds(s.step)} a step; bound by {s.bound_by}"
+        about = f"about {float(f'{s.tokens:.3g}'):,.0f} tokens/s ({low} to {high}), {_seconds(s.step)} a step; bound by {s.bound_by}"
+        yield f"{'speed':<15} {'if it fitted, ' if found.fits is False else ''}{about}"
     if found.corrected:
         yield found.corrected
     for name, need in (("GPU", found.gpu), ("RAM", found.host)):
@@ -182,7 +184,7 @@ def _way(s: Setup) -> str:
     """Return how the model is sharded, its number format and its batches."""
     zero = f"ZeRO-{s.stage}" if s.stage else "no ZeRO"
     places = "".join(
-        f", {what} in {'RAM' if place == 'cpu' else 'NVMe'}"
+        f", {what} {'in RAM' if place == 'cpu' else 'on NVMe'}"
         for what, place in (("optimizer", s.optimizer_offload), ("weights", s.param_offload))
         if place != "none"
     )
@@ -202,7 +204,7 @@ def _seconds(seconds: float) -> str:
 def _line(name: str, need: Need) -> str:
     assert need.bytes is not None
     low, high = need.range
-    around = f"({format_size(low)} to {format_size(high)})" if high > low else ""
+    around = f"(likely {format_size(low)} to {format_size(high)})" if high > low else ""
     if not need.capacity:
         return f"{name:<15} {format_size(need.bytes)} {around}"
     sizes = f"{format_size(need.bytes)} of {format_size(need.capacity)} free"

@@ -14,10 +14,9 @@ from dstui.base.arguments import seconds
 from dstui.base.files import FileProblem, check_unused, read_text, write_atomic
 from dstui.base.output import refuse, remark, tell
 from dstui.check.rules.machine.machine_findings import machine_finding_lines
-from dstui.machine.descriptions import summarise
 from dstui.machine.probe import probe
 from dstui.machine.recorded import mask_names, read_machine
-from dstui.machine.report import render_report
+from dstui.machine.report import render_report, summarise
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 if TYPE_CHECKING:

@@ -75,10 +75,10 @@ def _samples(live: Live, interval: float) -> Iterator[tuple[list[Load], str]]:
         why = problem.reason if problem is not None else "" if states else "NVML has not answered yet"
         memory = psutil.virtual_memory()
         here = Load("CPU and RAM", psutil.cpu_percent(None), memory.total - memory.available, memory.total)
-        yield [*(_of_gpu(state) for _, state in sorted(states.items()) if not why), here], why and f"GPUs n/a: {why}"
+        yield [*(_gpu_load(state) for _, state in sorted(states.items()) if not why), here], why and f"GPUs n/a: {why}"
 
 
-def _of_gpu(state: GpuState) -> Load:
+def _gpu_load(state: GpuState) -> Load:
     return Load(
         f"GPU {state.index}",
         known(state.utilization, None),

@@ -9,9 +9,8 @@ from pathlib import Path
 from dstui.base.files import FileProblem, is_there, read_text, write_atomic
 from dstui.base.output import refuse, tell
 from dstui.base.text import sanitise
-from dstui.documents.layers import load_layered
+from dstui.documents.layers import Template, load_layered, site_templates
 from dstui.documents.plan_files import SHIPPED, apply_overrides, find_plan
-from dstui.documents.templates import Template, site_templates
 from dstui.plan import Plan, PlanError
 from dstui.plan.holes import find_holes
 from dstui.plan.locks import broken_locks, describe_broken

@@ -76,8 +76,7 @@ def _read(series: MetricSeries) -> None:
 
 
 def _draw(args: argparse.Namespace, read: Sequence[MetricSeries]) -> int:
-    from dstui.tui.plot.as_svg import CELLS, as_svg
-    from dstui.tui.plot.as_text import room
+    from dstui.tui.plot.printed import CELLS, as_svg, room
 
     told = list(dict.fromkeys(name for series in read for name in series.names()))
     wanted = args.metric or (["loss"] if "loss" in told else told[:1])
@@ -108,7 +107,7 @@ def _picture(args: argparse.Namespace, read: Sequence[MetricSeries], name: str, 
 
 
 def _tell(args: argparse.Namespace, read: Sequence[MetricSeries], name: str, shown: Picture, cells: tuple[int, int]) -> None:
-    from dstui.tui.plot.as_text import as_text
+    from dstui.tui.plot.printed import as_text
 
     about = [name, read[0].folder.name if len(read) == 1 else f"{len(read)} runs", "log" if args.log else "", shown.faults]
     about += [f"smoothed {args.smooth:g}" if args.smooth else ""]

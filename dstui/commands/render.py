@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 def _chosen(target: Target, config: str, only: str | None, *, whole: bool) -> list[Artifact]:
     """Return the requested files. Those of DeepSpeed and accelerate and the lines of the script do not need a launchable command."""
     if only == "code":
-        return [_of_the_script(target.plan, whole)]
+        return [_script_artifact(target.plan, whole)]
     if only == "ds_config":
         return ds_configs(target.plan)
     if made := ALONE.get(str(only)):
@@ -101,7 +101,7 @@ def _chosen(target: Target, config: str, only: str | None, *, whole: bool) -> li
     return [artifact for artifact in artifacts(target, config) if only is None or artifact.name == wanted[only]]
 
 
-def _of_the_script(plan: Plan, whole: bool) -> Artifact:
+def _script_artifact(plan: Plan, whole: bool) -> Artifact:
     """Return the lines that the script needs: for a plain loop a diff or a new file (`whole`), for others the general lines."""
     changed = changed_script(plan)
     if changed is None or not changed.text:

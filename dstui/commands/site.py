@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _init(output: Path | None) -> int:
     from dstui.machine.probe import probe
-    from dstui.site.initial import SiteFacts, first_site
+    from dstui.site.site_file import SiteFacts, first_site
 
     gpus = [str(gpu.name) for gpu in probe().gpus]
     text = first_site(SiteFacts(gethostname(), gpus, list(_partitions()), _ssh_hosts(), dict(os.environ)))
@@ -86,7 +86,7 @@ def _check(path: Path | None) -> int:
 
 
 def _templates(site: Site) -> Iterator[tuple[str, Path]]:
-    from dstui.documents.templates import site_templates
+    from dstui.documents.layers import site_templates
 
     return ((template.name, template.path) for template in site_templates(site))
 

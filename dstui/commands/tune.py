@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=budget, default=600.0, metavar="TIME", help="for all jobs together: 90s, 10m, 1h (default: 10m)")
     parser.add_argument("--steps", type=steps, default=8, metavar="N", help="steps of each job; the first is not counted (default: 8)")
     parser.add_argument("--only", choices=["micro-batch"], help="find the largest micro-batch that fits, in five jobs at most")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the Plan that won into a new file")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the best Plan to a new file")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     parser.add_argument("--writes-ok", action="store_true", help="start although the script writes outside of the Plan's arguments")
     parser.add_argument("--fresh", action="store_true", help="start from the beginning instead of resuming an interrupted tune")

@@ -62,17 +62,17 @@ def _with_site_note(diagnosis: Diagnosis) -> Diagnosis:
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Diagnose why a job of dstui ended. Raises FileProblem if its logs cannot be read."""
-    from dstui.diagnosis.job.job_diagnosis import diagnose_job as of_job
+    from dstui.diagnosis.job.job_diagnosis import diagnose_job as diagnose_folder
     from dstui.diagnosis.job.notes import with_phases
 
-    return _with_site_note(with_phases(of_job(folder), folder))
+    return _with_site_note(with_phases(diagnose_folder(folder), folder))
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     """Return a diagnosis for a successful job in which no rank has read its configuration; None for other jobs. Reads no log."""
-    from dstui.diagnosis.job.notes import unread_configuration as of_job
+    from dstui.diagnosis.job.notes import unread_configuration as find_unread_configuration
 
-    return of_job(folder)
+    return find_unread_configuration(folder)
 
 
 def report(diagnosis: Diagnosis, *, markdown: bool = False) -> str:

@@ -24,8 +24,7 @@ from dstui.documents.open import allocation_of
 from dstui.documents.trusted_python import is_own_interpreter, probe_python
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import forecast
-from dstui.hosts.address import is_address, meeting_address
-from dstui.hosts.ssh import Failure
+from dstui.hosts.ssh import Failure, is_address, meeting_address
 from dstui.machine.child import run_command
 from dstui.machine.probe import probe
 from dstui.machine.remote import AT_ONCE, Program, probe_host

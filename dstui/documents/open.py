@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,12 @@ from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError
 
+MOST_PARENTS = 6
+"""Folders above a script in which the top of its project is looked for."""
+MOST_NAMES = 20_000
+"""Names in a folder that imports are compared with."""
+PROJECT_FILES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+"""Files of a project's top folder."""
 MOST_SCRIPTS = 300
 """Scripts of a folder that are analysed."""
 
@@ -45,6 +51,8 @@ class Opened:
     """Findings of the imported file, with its own lines and paths."""
     made: bool = False
     """Whether the Plan was imported, so that its lines are not those of the file."""
+    launches: tuple[str, ...] = ()
+    """The launches of a shell text, of which the Plan is one."""
 
 
 def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (), launch: int = 0, *, site: bool = True) -> Opened:
@@ -172,7 +180,7 @@ def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
     except ConfigError as error:
         where = ":".join(str(part) for part in (path, error.line, error.column) if part)
         raise FileProblem(f"{where}: {error.message}") from None
-    return Opened(apply_overrides(plan, choice.sets), None, tuple(found.notes), tuple(found.findings), made=True)
+    return Opened(apply_overrides(plan, choice.sets), None, tuple(found.notes), tuple(found.findings), made=True, launches=found.launches)
 
 
 def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
@@ -305,8 +313,10 @@ def changed_script(plan: Plan) -> ChangedScript | None:
         before = read_text(path)
         made = adapted(before)
     except NoPlace as problem:
-        where = f"{path.name}:{problem.line}" if problem.line else path.name
-        return ChangedScript(name, "", "", (f"{where}: {problem.message}; these are the lines in general, to be placed by hand",))
+        where, message = f"{path.name}:{problem.line}" if problem.line else path.name, problem.message
+        if " of " in without.why.partition(":")[0]:  # a line of a module that it imports
+            where, message = path.name, f"its loop is in another file ({without.why})"
+        return ChangedScript(name, "", "", (f"{where}: {message}; these are the lines in general, to be placed by hand",))
     lines = unified_diff(before.splitlines(keepends=True), made.text.splitlines(keepends=True), path.name, name)
     diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return ChangedScript(name, made.text, diff, tuple(f"{path.name}:{line}: {note}" for line, note in made.notes), made.needs)
@@ -333,18 +343,44 @@ def _changed_at(path: Path) -> int:
     return 0
 
 
+def _import_roots(folder: Path) -> Iterator[tuple[Path, frozenset[str]]]:
+    """Yield where the imports of a script in this folder may be, the nearest first, with the names of files and folders there.
+
+    These are the folders up to the top of its project, with `src`, as after `pip install -e .` or with PYTHONPATH=.; without a sign of
+    the top, its own and those above the packages of which the script itself is a part.
+    """
+    folders = list(islice((folder.absolute(), *folder.absolute().parents), 1 + MOST_PARENTS))
+    tops = (n for n, place in enumerate(folders) if any(is_file(place / name) or is_folder(place / name) for name in PROJECT_FILES))
+    top = next(tops, None)
+    yield folder, _names_in(folder)
+    if top is None:
+        yield from ((outer, frozenset({inner.name})) for inner, outer in pairwise(folders))
+        return
+    for place in (folder / "src", *(outer / inner for outer in folders[1 : top + 1] for inner in ("", "src"))):
+        yield place, _names_in(place)
+
+
+def _names_in(folder: Path) -> frozenset[str]:
+    with suppress(OSError, ValueError), os.scandir(folder) as entries:
+        return frozenset(entry.name for entry in islice(entries, MOST_NAMES))
+    return frozenset()
+
+
 @lru_cache(maxsize=64)
 def _facts(path: Path, root: Path, _changed: int) -> tuple[ScriptFacts, dict[Path, int]]:
     """Return the facts, and the imported modules that were looked up with their modification time (0: no file)."""
     from dstui.adopt.script import inspect_script
 
     read = dict[Path, int]()
+    roots = list(_import_roots(root))
+    read |= {folder: _changed_at(folder) for folder, _ in roots}
 
     def text_of(name: str) -> str | None:
-        file = root / name
-        read[file] = _changed_at(file)
-        with suppress(FileProblem):
-            return read_text(file) if read[file] and is_file(file) else None
+        for file in (folder / name for folder, names in roots if name.partition("/")[0] in names):
+            read[file] = _changed_at(file)
+            with suppress(FileProblem):
+                if read[file] and is_file(file):
+                    return read_text(file)
         return None
 
     package = path.parent.relative_to(root).as_posix()

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dstui.base.files import FileProblem, is_file, is_there, read_text
-from dstui.documents.layers import load_layered
-from dstui.documents.templates import site_template
+from dstui.documents.layers import load_layered, site_template
 from dstui.plan import Plan, PlanError
 from dstui.plan.env_file import ENV_FILE, EnvFiles
 from dstui.plan.finding import Finding

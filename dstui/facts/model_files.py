@@ -81,17 +81,17 @@ def read_model(source: str | None, params: float | None, base: str) -> ModelFact
                 "", "the Plan names no model: give model.source (a folder, a config.json or a hub id) or model.params: 7.0e9"
             )
         return facts_of_params(params) if 1 <= params <= 1e14 else unknown_model("", f"model.params is {params:g}: more than any model has")
-    found = _of_source(source, base)
+    found = _facts_of_source(source, base)
     return facts_of_params(params) if found.problem and params is not None and 1 <= params <= 1e14 else found
 
 
-def _of_source(source: str, base: str) -> ModelFacts:
+def _facts_of_source(source: str, base: str) -> ModelFacts:
     path = Path(base) / typed_path(source)
     if is_there(path):
-        return _of_path(path)
+        return _facts_of_path(path)
     cached = _cached(source) if HUB_ID.fullmatch(source) else None
     if cached is not None:
-        return _of_path(cached)
+        return _facts_of_path(cached)
     known = preset(source)
     if known is not None:
         return facts_of_config(known, f"{source}, as listed in dstui")
@@ -109,7 +109,7 @@ def _of_source(source: str, base: str) -> ModelFacts:
     )
 
 
-def _of_path(path: Path) -> ModelFacts:
+def _facts_of_path(path: Path) -> ModelFacts:
     """Return the facts of a folder, a config.json or a file of weights."""
     try:
         if is_folder(path):
@@ -117,11 +117,11 @@ def _of_path(path: Path) -> ModelFacts:
                 found = facts_of_config(_json(path / "config.json"), str(path / "config.json"))
                 if not found.problem and not found.guess:
                     return found
-                counted = _of_weights(_shards(path), path, found.problem)
+                counted = _count_weights(_shards(path), path, found.problem)
                 return found if counted.problem and found.guess else counted
-            return _of_weights(_shards(path), path, f"{path} has no config.json")
+            return _count_weights(_shards(path), path, f"{path} has no config.json")
         if path.suffix == ".safetensors":
-            return _of_weights([path], path, "")
+            return _count_weights([path], path, "")
         return facts_of_config(_json(path), str(path))
     except FileProblem as problem:
         return unknown_model(str(path), str(problem))
@@ -137,7 +137,7 @@ def _json(path: Path) -> Mapping[str, Any]:
     return data
 
 
-def _of_weights(files: list[Path], path: Path, why: str) -> ModelFacts:
+def _count_weights(files: list[Path], path: Path, why: str) -> ModelFacts:
     """Return the number of parameters from the headers of weight files."""
     if not files:
         return unknown_model(str(path), why or f"{path} has neither a config.json nor safetensors")

@@ -83,8 +83,8 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     family = _families().get(shape.family) or _families()["llama"]
     kind = "_frozen" if frozen else "_fp32" if wide else ""
     scale = 2 if wide and frozen else 1
-    keep = _of_layer(family[f"keep{kind}"], shape, length) * scale + adapted * element
-    work = max(_of_layer(family[f"work{kind}"], shape, length) * scale + adapted * element, keep)
+    keep = _bytes_per_token(family[f"keep{kind}"], shape, length) * scale + adapted * element
+    work = max(_bytes_per_token(family[f"work{kind}"], shape, length) * scale + adapted * element, keep)
     if setup.attention == "eager" and "eager" in family:
         matrix = shape.heads * setup.sequence * (2 if wide else 1)
         keep, work = keep + family["eager"][0] * matrix, work + family["eager"][1] * matrix
@@ -111,9 +111,9 @@ def moved_in_layers(setup: Setup, shape: TensorShape, again: float) -> float:
     fused = setup.compiled or (setup.fused_loss and shape.family in GATED)
     if fused or "forward" not in family:
         moves = FUSED_MOVES if fused else MOVES
-        forward, backward = (_of_layer(family["keep"], shape, length) * part for part in (moves / 3, moves * 2 / 3))
+        forward, backward = (_bytes_per_token(family["keep"], shape, length) * part for part in (moves / 3, moves * 2 / 3))
     else:
-        forward, backward = (_of_layer(family[way], shape, length) for way in ("forward", "backward"))
+        forward, backward = (_bytes_per_token(family[way], shape, length) for way in ("forward", "backward"))
     matrix = shape.heads * length
     forward, backward = (size + more * matrix for size, more in zip((forward, backward), family.get("eager_moves", (0, 0)), strict=True))
     return (forward * (1 + again) + backward) * shape.layers * (2 if setup.precision == "fp32" else 1)
@@ -124,7 +124,7 @@ def loss_moves(setup: Setup, shape: TensorShape) -> float:
     return _loss(setup, shape, 1)
 
 
-def _of_layer(coefficients: Sequence[float], shape: TensorShape, length: int) -> float:
+def _bytes_per_token(coefficients: Sequence[float], shape: TensorShape, length: int) -> float:
     """Return bytes per token of a layer: as measured with equal numbers of key and query heads, minus the saving of grouped keys."""
     of_hidden, of_attention, of_mlp, of_experts, of_matrix = coefficients
     attention, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim

@@ -27,16 +27,17 @@ from dstui.forecast.memory import (
     needs,
 )
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, adapted_elements, counts, has_whole_experts
+from dstui.forecast.not_reckoned import beside
 from dstui.forecast.own_arguments import built_configuration
 from dstui.forecast.rates import Rates, rates_of, with_measured
-from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
+from dstui.forecast.setup import SWIFT_LOSS_BYTES, Setup, add_optimizer, configurations, setup_of
 from dstui.forecast.speed import Speed, ranged, speed, traffic, work
 from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
+from dstui.plan.accelerate_keys import sp_size
 from dstui.plan.handed_over import named_files
 from dstui.plan.model import Model
-from dstui.plan.parallelism import sp_size
 
 Verdict = Literal["fits", "tight", "too big", "unknown"]
 Facts = ModelFacts | Mapping[str, ModelFacts]
@@ -203,14 +204,15 @@ def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, meas
 
 LONG, MUCH_FASTER = 16_384, 1.5
 NEWER_KERNELS = (
-    "attention is assumed to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: set model.attention: "
-    "flash3 if the script uses it, or measure it (--calibrate)"
+    "attention is assumed to be as fast as FlashAttention-2; FlashAttention-3 is {:.1f} times as fast here: set model.attention: flash3 "
+    "if the script uses it, or measure it (--calibrate)"
 )
 EMPTY = (
     "the Plan's deepspeed section is empty, so ZeRO, precision and batch are unknown: "
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
 )
 NOT_READ = "{} could not be read here, so ZeRO, precision and batch are unknown: import the launch where the file is"
+TOO_LONG = "the model was made for {} positions, and {} tokens are planned: learned positions fail there, others lose quality"
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 
@@ -222,6 +224,8 @@ class Modelled:
     facts: ModelFacts
     model: Model | None
     setup: Setup
+    beside: float = 0.0
+    """The bytes that RLHF may hold on each GPU beside the model: only the upper end of the range includes them."""
 
     @property
     def counted(self) -> Counts | None:
@@ -254,15 +258,23 @@ def models_of(
             transformers=known(machine.software.transformers, None),
             parts=sp_size(plan),
         )
+        if _is_swift(plan) and setup.training and not setup.fused_loss:
+            setup = setup._replace(loss_bytes=SWIFT_LOSS_BYTES)
         whole = setup.weight_bytes * (mine.params or 0)
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
+        if mine.shape and 0 < mine.shape.positions < setup.sequence:
+            notes.append(TOO_LONG.format(mine.shape.positions, setup.sequence))
         if has_whole_experts(mine, model, setup.split_experts):
             notes.append(WHOLE_EXPERTS)
-        reported += [*mine.notes, *notes]
+        alone = whole / (room.ranks if setup.stage == 3 else 1) * (setup.training and not (model and model.lora))
+        words = plan.job.command[:2] or (plan.job.script or plan.job.module or "",)
+        held = [*beside(options, words, room.gpu, alone, _is_swift(plan))]
+        reported += [*mine.notes, *notes, *(sentence for sentence, _ in held)]
         found.append(
             Modelled(
+                beside=sum(size for _, size in held),
                 name=name,
                 facts=mine,
                 model=model,
@@ -270,6 +282,12 @@ def models_of(
             )
         )
     return found, reported
+
+
+def _is_swift(plan: Plan) -> bool:
+    """Return whether ms-swift trains, by its own command or module."""
+    program = (*plan.job.command, "")[0].rpartition("/")[2]
+    return program == "swift" or (plan.job.module or "").partition(".")[0] == "swift"
 
 
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:
@@ -292,6 +310,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
     gpu, host = gpu_need(whole.gpu, first.setup, room, unsure, wider), host_need(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
     gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
+    gpu = replace(gpu, range=(gpu.range[0], gpu.range[1] + int(max(one.beside for one in models) * (not room.on_cpu))))
     of_node = done.memory if room.on_cpu else done.host
     host = scaled(host, of_node, done.spread(of_node, settings))
     of_disk = {part: int(size * room.ranks_per_node) for part, size in whole.nvme.items()}
@@ -314,8 +333,8 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
 
 
 K_BIT = (
-    "prepare_model_for_kbit_training makes what is not quantized 32 bits wide, and so all that passes between the layers, unless DeepSpeed "
-    "casts it back: the upper end counts these activations twice"
+    "if the script calls prepare_model_for_kbit_training, what passes between the layers may have 32 bits instead of 16: only the upper "
+    "end of the GPU's range includes that"
 )
 
 

@@ -118,7 +118,7 @@ def named_machine(gpus: str, nodes: int = 1, link: str | None = None, ram: int |
     source = f"{count} x {chip.name} a node"
     source += f", {network.adapters} x {network.gbps:g} Gbit/s between the nodes ({network.kind})" if network else ""
     if guessed := {"bandwidth", "bf16"} & set(chip.unverified.split(", ")):
-        source += f"; its {' and '.join(sorted(guessed))}, which the speed depends on, have no source"
+        source += f"; no published source was found for its {' and '.join(sorted(guessed))}, on which the speed depends"
     on_node = tuple(replace(one, index=i) for i in every)
     return Machine(source=source, recorded=True, gpus=on_node, islands=(island,) if joined else (), host=_host(network, ram))
 

@@ -1,8 +1,9 @@
-"""Keys of DeepSpeed that affect memory or speed but are not in the forecast: they are listed as unknown."""
+"""What is not in the forecast and told as unknown: keys of DeepSpeed, and what RLHF holds beside the model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from dstui.check.context import Context
 
@@ -28,3 +29,37 @@ def _is_on(value: object) -> bool:
     if isinstance(value, Mapping):
         return any(not isinstance(inner, bool) or inner for inner in value.values())
     return value is True or (isinstance(value, int) and value > 0)
+
+
+VLLM = (
+    "vLLM shares the training's GPUs: only the upper end of the GPU's range includes the {:.0%} of the GPU that it may hold "
+    "while the model trains (vllm_enable_sleep_mode frees it)"
+)
+REFERENCE = "only the upper end of the GPU's range includes a reference model, which the script may hold beside the trained one"
+VLLM_SHARE, SWIFT_VLLM_SHARE = 0.3, 0.9
+"""How much of the GPU vLLM takes by default, in TRL and in ms-swift."""
+_WITH_REFERENCE = re.compile(r"(?:^|[^a-z])(?:dpo|kto|ppo)(?:[^a-z]|$)")
+
+
+def beside(options: Mapping[str, str], words: Sequence[str], gpu: int | None, weights: float, swift: bool) -> Iterator[tuple[str, float]]:
+    """Yield a sentence and the bytes of each GPU for what RLHF holds beside the trained model, whose `weights` a GPU holds.
+
+    `words` are the script, or the program and its subcommand. A reference model is recognized by their names or the method's.
+    """
+    if options.get("vllm_mode") == "colocate":
+        share = _share(options.get("vllm_gpu_memory_utilization"), SWIFT_VLLM_SHARE if swift else VLLM_SHARE)
+        asleep = any(options.get(name, "").lower() == "true" for name in ("vllm_enable_sleep_mode", "offload_model"))
+        asleep = asleep or options.get("sleep_level", "0") not in {"0", "None"}
+        if not asleep:
+            yield VLLM.format(share), share * (gpu or 0)
+    named = [word.rpartition("/")[2] for word in words if not word.startswith("-")]
+    method = (options.get("rlhf_type", "dpo" if "rlhf" in named else ""), options.get("stage", ""), *named)
+    if weights and any(_WITH_REFERENCE.search(word.lower()) for word in method):
+        yield REFERENCE, weights
+
+
+def _share(given: str | None, default: float) -> float:
+    try:
+        return min(max(float(given or default), 0.0), 1.0)
+    except ValueError:
+        return default

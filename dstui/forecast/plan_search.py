@@ -127,7 +127,7 @@ def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> Found:
             if batches and ways:
                 count += len(batches) * len(ways)
                 best += _best([way._replace(accumulation=1 + accumulated) for way in ways], batches, mine, n, room, rates)
-    return Found(count, _tried(zeros_tried, batches_tried), _of_kinds(best))
+    return Found(count, _tried(zeros_tried, batches_tried), _best_of_each_kind(best))
 
 
 def split_over(setup: Setup, degree: int) -> Setup:
@@ -340,7 +340,7 @@ def _kind(way: Setup) -> tuple[Any, ...]:
     return (*place, way.secondary, way.quantized_weights, way.quantized_gradients, way.super_offload, way.sequence_parallel)
 
 
-def _of_kinds(found: Sequence[Candidate]) -> list[Candidate]:
+def _best_of_each_kind(found: Sequence[Candidate]) -> list[Candidate]:
     """Return the best of each kind if several batches with and without accumulation gave one each."""
     best: dict[tuple[Any, ...], Candidate] = {}
     for c in found:

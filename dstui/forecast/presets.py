@@ -38,12 +38,23 @@ def _by_lower() -> Mapping[str, str]:
     return {key.lower(): key for key in presets()}
 
 
+@cache
+def _by_last() -> Mapping[str, str]:
+    """Return the last parts of hub ids -> the first hub id with it."""
+    found: dict[str, str] = {}
+    for key in presets():
+        found.setdefault(key.lower().rpartition("/")[2], key)
+    return found
+
+
 def preset(name: str) -> Mapping[str, Any] | None:
     """Return the sizes of a model by its hub id, ignoring case.
 
-    A fine-tuned model, or a copy in a folder or another account, has those of its base if only variant words differ.
+    A copy in a folder or another account (AI-ModelScope/phi-2) has those of the model of this name; a fine-tuned model has those of its
+    base if only variant words differ.
     """
-    found = _by_lower().get(name.lower()) or _by_base().get(base_name(name))
+    lower = name.lower().rstrip("/")
+    found = _by_lower().get(lower) or _by_last().get(lower.rpartition("/")[2]) or _by_base().get(base_name(name))
     return presets()[found] if found else None
 
 
@@ -62,7 +73,7 @@ RELEASE = re.compile(r"-v\d\.\d$")
 """The release of a model of which all have the same sizes."""
 SIZE = re.compile(r"\d[bm]\d?(?=-|$)")
 VARIANTS = re.compile(
-    r"-(?:instruct|chat|it|pt|base|hf|sft|dpo|rm|simpo|thinking|python|mono|deduped|tldr|mixture|mt|full|bnb-4bit|(?!0414)\d{4})(?=-|$)"
+    r"-(?:instruct|chat|it|pt|base|hf|sft|dpo|rm|simpo|thinking|python|mono|deduped|tldr|mixture|mt|full|embedding|reranker|bnb-4bit|(?!0414)\d{4})(?=-|$)"
 )
 """Words in a name about how a model was trained, which say nothing about its size. GLM-4-9B-0414 is another model than GLM-4-9B."""
 

@@ -22,6 +22,9 @@ LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 14.0
 """Bytes per token and row of the vocabulary during the cross entropy: logits in 32 bits, their softmax, its gradient.
 Measured with transformers' loss in 16 bits: 12.3, and 14 if the script still holds the outputs. Before 4.49 it copied the logits to shift
 them: 2 in 16 bits, then 4 for each of logits, copy and softmax."""
+SWIFT_LOSS_BYTES = 18.0
+"""The same in ms-swift, which computes the loss of each token and the accuracy beside the model's own: five of its scripts with packed
+samples (tests/long/blind_rows_2.csv) took 17 to 19, those of its first releases 22."""
 NEW_LOSS, FUSED_EXPERTS = (4, 49), (5,)
 """Releases of transformers from which the loss does not copy the logits, and the experts of a layer are one tensor."""
 

@@ -277,7 +277,7 @@ def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:
     alone = setup.shards == 1
     if alone and setup.param_offload == "none":
         return {"live_weights": 0.0, "gather_buffers": 0.0}
-    params, of_weight = _large(setup, n), _of_weight(setup, n, z)
+    params, of_weight = _large(setup, n), _bytes_per_weight(setup, n, z)
     unit = max(n.layer, n.head) / setup.tensor_parallel
     live = max(min(params, setup.reuse_distance / 2), min(params, unit + setup.prefetch_bucket))
     if alone:  # nothing to gather, but weights in RAM are copied (zero/partition_parameters.py, NoGatherHandle)
@@ -293,7 +293,7 @@ def _fetched(setup: Setup, n: Counts, z: _Sizes) -> float:
     """Return the bytes of weights that stage 3 gathers at once: the prefetched ones, and at least the largest one."""
     if setup.shards == 1:
         return 0.0
-    return _of_weight(setup, n, z) * min(_large(setup, n), max(setup.prefetch_bucket, n.largest / setup.tensor_parallel))
+    return _bytes_per_weight(setup, n, z) * min(_large(setup, n), max(setup.prefetch_bucket, n.largest / setup.tensor_parallel))
 
 
 def _large(setup: Setup, n: Counts) -> float:
@@ -301,7 +301,7 @@ def _large(setup: Setup, n: Counts) -> float:
     return (n.params - min(n.small, n.params)) / setup.tensor_parallel
 
 
-def _of_weight(setup: Setup, n: Counts, z: _Sizes) -> float:
+def _bytes_per_weight(setup: Setup, n: Counts, z: _Sizes) -> float:
     """Return the bytes of a weight, including frozen ones."""
     return z.weights / max(n.params / setup.tensor_parallel, 1)
 

@@ -1,13 +1,16 @@
-"""Non-interactive ssh: command lines that end by themselves, and the meaning of their failures.
+"""Non-interactive ssh: command lines that end by themselves, the meaning of their failures, and the address of a host for other hosts.
 
-OpenSSH's client and configuration are used unchanged. DeepSpeed and pdsh use them too, so what works here works there.
+OpenSSH's client and configuration are used unchanged. DeepSpeed and pdsh use them too, so what works here works there. Ranks on other hosts
+need an address, since a name may be known only to the ssh configuration of this machine.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import shlex
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dstui.base import child_python
@@ -128,3 +131,56 @@ def late(host: str, seconds: float) -> Failure:
     """Return the failure of a host that accepted the connection and then sent nothing."""
     fix = f"try: ssh {shlex.quote(host)} true. A home folder on a hanging file system, or a shell whose startup files wait, causes this"
     return Failure("silent", f"it did not answer within {seconds:g} s", fix)
+
+
+ANSWERS = 15.0
+"""Seconds for the host to answer."""
+
+
+def meeting_address(host: str) -> str:
+    """Return the first address that `hostname -I` prints on the host, as DeepSpeed's runner does.
+
+    If the host prints none, return ssh's name for it, else the host's name without the user.
+    """
+    reported = " ".join(_lines(ssh_command(host, ["hostname", "-I"])))
+    return next(_addresses(reported.split()), None) or ssh_name(host)
+
+
+def ssh_name(host: str) -> str:
+    """Return the name of the host in ssh's configuration (HostName)."""
+    named = (line.partition(" ")[2] for line in _lines(["ssh", "-G", "--", host]) if line.startswith("hostname "))
+    return next(named, "") or host.rpartition("@")[2]
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address, which needs no resolving."""
+    return next(_addresses([text]), None) is not None
+
+
+def is_loopback(text: str) -> bool:
+    """Return whether a text is a loopback address."""
+    return is_address(text) and ipaddress.ip_address(text.partition("%")[0]).is_loopback
+
+
+def is_local_name(name: str) -> bool:
+    """Return whether this name or address means the local host everywhere."""
+    return name == "localhost" or is_loopback(name)
+
+
+def _addresses(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words that are addresses: a shell may print others."""
+    for word in words:
+        try:
+            ipaddress.ip_address(word)
+        except ValueError:
+            continue
+        yield word
+
+
+def _lines(command: Sequence[str]) -> list[str]:
+    """Return the output lines of a command; none if it fails."""
+    try:
+        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return ran.stdout.decode(errors="replace").splitlines() if ran.returncode == 0 else []

@@ -13,8 +13,8 @@ from math import nan
 from typing import Any
 
 from dstui.logs.decode import decode, is_plain
+from dstui.logs.grep import lines_of
 from dstui.logs.levels import ALL, ERROR, WARNING
-from dstui.logs.newlines import lines_of
 from dstui.logs.time_parsing import parse_moment
 from dstui.plan.patterns import Expression, compile_pattern
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from math import isfinite, isnan, nan
 from time import monotonic, time
 
-from dstui.logs import newlines
+from dstui.logs import grep
 from dstui.logs.colours import colour_runs
 from dstui.logs.decode import LONGEST, decode, is_unadorned
 from dstui.logs.dedup import Batch
@@ -139,7 +139,7 @@ class LogRows:
         self._memory += block.memory
         lines = block.lines
         if self._open is None:
-            block.lines += newlines.count_lines(self.timeline.text(chunk.parts))
+            block.lines += grep.count_lines(self.timeline.text(chunk.parts))
             block.rows = block.lines
             self._kept.pop(self.blocks[-1], None)  # it has grown
         else:
@@ -205,9 +205,9 @@ class LogRows:
     def _count(self, block: LogBlock) -> None:
         """Count the lines and rows of a block, at the speed of memory if each line is a row."""
         if self._plain(block):
-            block.rows = block.lines = newlines.count_lines(self._text(block))
+            block.rows = block.lines = grep.count_lines(self._text(block))
         elif self._has_no_match(block):
-            block.lines = block.hidden = newlines.count_lines(self._text(block))
+            block.lines = block.hidden = grep.count_lines(self._text(block))
         else:
             shown = self._show(block)
             block.rows, block.lines, block.hidden = len(shown.picked), shown.rows.lines, shown.hidden

@@ -72,10 +72,10 @@ def deepspeed_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, .
     if not cores or not count or cores < count:
         return ()
     each = cores // count
-    return tuple(_of_gpu(machine, rank, gpu, tuple(range(each * rank, each * (rank + 1)))) for rank, gpu in enumerate(sorted(gpus)))
+    return tuple(_bind_to_gpu(machine, rank, gpu, tuple(range(each * rank, each * (rank + 1)))) for rank, gpu in enumerate(sorted(gpus)))
 
 
-def _of_gpu(machine: Machine, rank: int, gpu: int, cpus: tuple[int, ...]) -> Binding:
+def _bind_to_gpu(machine: Machine, rank: int, gpu: int, cpus: tuple[int, ...]) -> Binding:
     return Binding(rank, gpu, cpus, known(machine.gpus[gpu].numa_node, None))
 
 
@@ -100,7 +100,7 @@ def near_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
             return ()
         place = sharing.index(gpu)
         cpus = tuple(sorted(cpu for group in groups[place * each : (place + 1) * each] for cpu in group))
-        found.append(_of_gpu(machine, rank, gpu, cpus))
+        found.append(_bind_to_gpu(machine, rank, gpu, cpus))
     return tuple(found)
 
 

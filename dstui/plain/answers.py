@@ -137,7 +137,7 @@ def _chosen(options: tuple[Option, ...], answer: str, state: State) -> Any:
     number = number_in(answer, len(options))
     option = by_word or (options[number] if number is not None else None)
     if option is None:
-        raise NotThat(f"A number from 1 to {len(options)}; Enter keeps what is there.")
+        raise NotThat(f"A number from 1 to {len(options)}; Enter keeps the current value.")
     if option.disabled and (why := option.disabled(state)):
         raise NotThat(f"{option.label}: not possible: {why}")
     return option.value

@@ -1,4 +1,7 @@
-"""The last step: show findings and forecast, then save, launch or leave. A launched job is watched from here."""
+"""The last step: show findings and forecast, then save, launch or leave. A launched job is watched from here.
+
+The launch asks the same questions as in the TUI. The job does not depend on this process.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,13 @@ from dstui.plain.console import Back, Console, Leave, number_in
 from dstui.plain.saving import save
 from dstui.tui.forms.memory_rows import NAMES, needed
 from dstui.tui.forms.steps import STEPS
+from dstui.tui.session.trust import reasons, remember_consent
 
 if TYPE_CHECKING:
+    from dstui.jobs.store.folder import JobFolder
+    from dstui.plain.console import Console
     from dstui.plan.finding import Fix
+    from dstui.render.target import Target
     from dstui.tui.session.session import Session
     from dstui.tui.session.state import State
 
@@ -73,7 +80,6 @@ class Review:
             self._console.say(str(error))
 
     def _launch(self) -> None:
-        from dstui.plain.launching import launch
         from dstui.plain.watching import watch
 
         try:
@@ -111,3 +117,59 @@ def forecast(state: State) -> Iterator[str]:
     if estimate.speed is not None:
         yield f"Forecast: about {estimate.speed.tokens:,.0f} tokens/s, bound by {estimate.speed.bound_by}"
     yield from (f"Not known: {sentence}" for sentence in estimate.unknown)
+
+
+def launch(console: Console, session: Session) -> JobFolder | None:
+    """Start the job, detached, and return its folder. If nothing was started, say so and return None."""
+    from dstui.jobs.control.start import LaunchError, start
+
+    state = session.state
+    first = next((finding for finding in state.findings if finding.severity == "error"), None)
+    if first is not None:
+        console.say(f"Not launched: {first.message}")
+        return None
+    target = state.launch_target()
+    if not _agreed(console, target) or not _ready(console, target):
+        console.say("Nothing was started.")
+        return None
+    console.say("Starting...")
+    try:
+        folder = start(target)
+    except LaunchError as error:
+        console.say(f"Not launched: {error}")
+        return None
+    session.note_job(folder)
+    return folder
+
+
+def _agreed(console: Console, target: Target) -> bool:
+    """Ask before programs run that the user has not chosen; return whether they may run."""
+    from dstui.render.launch import interpreter
+
+    plan = target.plan
+    if not (why := reasons(plan)):
+        return True
+    script = plan.job.script or f"-m {plan.job.module}"
+    console.say(*why, f"interpreter: {interpreter(plan)}", f"folder: {plan.place(plan.job.workdir)}", f"script: {script}")
+    if not console.agrees("Start these programs?"):
+        return False
+    remember_consent(plan)
+    return True
+
+
+def _ready(console: Console, target: Target) -> bool:
+    """Examine the other hosts before a launch on them; return whether to start."""
+    from dstui.doctor.examine import format_lines, run_preflight
+    from dstui.jobs.control.start import LaunchError, check
+    from dstui.render.launch import RenderError
+
+    try:
+        if target.launch.only_here or target.plan.cluster.submits or not target.launch.named:
+            return True
+        check(target.launch)
+    except (RenderError, LaunchError):
+        return True  # the launch reports this problem itself
+    console.say("Checking whether the hosts are ready...")
+    results = run_preflight(target)
+    console.say(*format_lines(results))
+    return not any(result.verdict == "fail" for result in results) or console.agrees("Launch anyway?")

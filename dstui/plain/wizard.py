@@ -1,28 +1,42 @@
-"""The wizard's steps as prompts, one after another, then the review."""
+"""Where to start, then the wizard's steps as prompts, one after another, then the review.
+
+One can start from unsaved edits, the script in this folder with its configuration, a recipe, a file, or a shipped Plan.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dstui.base.files import FileProblem
+from dstui.documents.layers import load_layered
+from dstui.documents.open import Opened, open_document, plan_of_both
+from dstui.documents.plan_files import BLANK_PLAN, SHIPPED
 from dstui.plain.answers import ask_field, ask_setting, describe, explain, finding_text
 from dstui.plain.console import Back, Console, Ended, Leave, number_in
 from dstui.plain.review import Review
 from dstui.plain.saving import keep_draft, leaves, offer_draft
+from dstui.plan import PlanError
 from dstui.tui.forms.fields import why_fixed
 from dstui.tui.forms.steps import STEPS, step_of
 from dstui.tui.session.file_lookups import resolve_all
+from dstui.tui.session.folder_scan import scan_folder
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
     from dstui.documents.open import Opened
     from dstui.machine.snapshot import Machine
+    from dstui.plain.console import Console
     from dstui.tui.forms.fields import Field
     from dstui.tui.forms.steps import Step
+    from dstui.tui.session.drafts import Draft
     from dstui.tui.session.state import State
 
 ASKED = tuple(step for step in STEPS if step.pane == "form")
-WELCOME = "dstui, in lines. At every prompt: Enter keeps what is there, ? explains, b goes back, q leaves."
+WELCOME = "dstui, in lines. At every prompt: Enter keeps the current value, ? explains, b goes back, q leaves."
 HELP = (
     "Enter goes on to the next step, b to the step before.",
     "A number changes the setting with that number; ? and a number explains it.",
@@ -57,8 +71,7 @@ class Wizard:
         return 0
 
     def _begin(self, opened: Opened | None, machine: Machine | None, script: str) -> None:
-        from dstui.machine.descriptions import summarise
-        from dstui.plain.start import ask_start
+        from dstui.machine.report import summarise
 
         if machine is None:
             from dstui.machine.probe import probe
@@ -177,3 +190,48 @@ def field_lines(step: Step, state: State) -> Iterator[str]:
 def fields_of(step: Step, state: State) -> tuple[Field, ...]:
     """Return the fields of a step that can be asked for in lines. Grids of slots are left out: include and exclude set the same."""
     return tuple(field for field in step.fields(state) if field.kind != "grid")
+
+
+Way = tuple[str, Callable[[], Opened]]
+"""The text of an option, and the function that opens it."""
+
+
+def ask_start(console: Console, machine: Machine, script: str) -> Opened:
+    """Ask until a start could be opened. `script`: the script that the user named, if any."""
+    ways = list(_ways(machine, script))
+    while True:
+        chosen = console.choose("What do you want to start from?", [label for label, _ in ways], 0)
+        try:
+            return ways[chosen][1]()
+        except (FileProblem, PlanError) as problem:
+            console.say(str(problem))
+
+
+def _ways(machine: Machine, script: str) -> Iterator[Way]:
+    from dstui.adopt.recipes import recipes
+
+    found = scan_folder(script)
+    for draft in found.drafts:
+        yield f"the unsaved edits of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", partial(_open_draft, draft)
+    if found.scripts:
+        first = found.scripts[0]
+        for name in found.configurations:
+            yield f"{first.name} with {name}", partial(plan_of_both, name, first.name)
+        for recipe in recipes(first, machine):
+            yield f"{first.name} with {recipe.name}: {recipe.says}", partial(_open_text, recipe.text)
+    for name in found.documents:
+        yield f"the file {name}", partial(open_document, name)
+    yield "a blank Plan", partial(_open_text, BLANK_PLAN)
+    for name, purpose in SHIPPED.items():
+        yield f"the shipped Plan {name}: {purpose}", partial(open_document, name)
+
+
+def _open_text(text: str) -> Opened:
+    return Opened(load_layered(text, "plan.yaml", str(Path.cwd())), None)
+
+
+def _open_draft(draft: Draft) -> Opened:
+    """Open the Plan of a draft. From then on, this session keeps the draft."""
+    plan = load_layered(draft.text, draft.source, draft.base)
+    draft.forget()
+    return Opened(plan, None)

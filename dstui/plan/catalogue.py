@@ -200,7 +200,7 @@ def _key(version: str, path: str, record: Mapping[str, Any], modelled: bool) -> 
         maximum=record.get("le", record["lt"] - 1 if whole and "lt" in record else reported.get("maximum")),
         above=record.get("gt"),
         below=record.get("lt"),
-        help=curated.get("help") or _of_parent(path, "help", ""),
+        help=curated.get("help") or _inherited(path, "help", ""),
         why=curated.get("why", ""),
         stages=tuple(curated.get("stages", ())),
         deprecated=record.get("deprecated", False),
@@ -209,12 +209,12 @@ def _key(version: str, path: str, record: Mapping[str, Any], modelled: bool) -> 
         python_name=record.get("python_name", ""),
         strict=record.get("strict", False),
         source=SOURCE.format(version=version, file=file, line=line) if file else "",
-        pages=tuple(curated.get("pages") or _of_parent(path, "pages", ())),
+        pages=tuple(curated.get("pages") or _inherited(path, "pages", ())),
         version=version,
     )
 
 
-def _of_parent(path: str, what: str, none: Any) -> Any:
+def _inherited(path: str, what: str, none: Any) -> Any:
     """Return an attribute of the nearest section around a key, for a key that has none of its own."""
     parent = path.rpartition(".")[0]
-    return (_curated().get(parent, {}).get(what) or _of_parent(parent, what, none)) if parent else none
+    return (_curated().get(parent, {}).get(what) or _inherited(parent, what, none)) if parent else none

@@ -152,13 +152,13 @@ def _type(kind: str, key: Key) -> dict[str, Any] | None:
 
 def _accelerate() -> dict[str, Any]:
     """Describe accelerate's keys. Unknown ones are errors at the top level and ignored in deepspeed_config."""
-    properties = {name: _of_accelerate(key) for name, key in TOP.items()}
-    properties[SECTION]["properties"] = {name: _of_accelerate(key) for name, key in PLUGIN.items()}
+    properties = {name: _accelerate_schema(key) for name, key in TOP.items()}
+    properties[SECTION]["properties"] = {name: _accelerate_schema(key) for name, key in PLUGIN.items()}
     description = "Keys of accelerate that DeepSpeed does not have."
     return {"type": ["object", "null"], "description": description, "properties": properties, "additionalProperties": False}
 
 
-def _of_accelerate(key: AccelerateKey) -> dict[str, Any]:
+def _accelerate_schema(key: AccelerateKey) -> dict[str, Any]:
     if key.choices:
         return {"enum": [*key.choices, None], "description": key.help}
     kinds = {"int": "integer", "number": "number", "bool": "boolean", "section": "object", "list": "array"}

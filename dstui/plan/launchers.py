@@ -116,7 +116,7 @@ ALL = (
             MPI_SLOTS,
             "mpirun as root needs OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
             "its interface is eth0 unless --launcher_args has --mca btl_tcp_if_include NAME",
-            "--master_port does not reach the ranks: MASTER_ADDR and MASTER_PORT must be in .deepspeed_env, else two jobs meet on 29500",
+            "--master_port does not reach the ranks: MASTER_ADDR and MASTER_PORT must be in .deepspeed_env, or two jobs share port 29500",
         ),
     ),
     Launcher(

@@ -13,10 +13,9 @@ from typing import Any
 import yaml
 
 from dstui.plan import Plan
-from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION
+from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION, parallelism_variables
 from dstui.plan.catalogue import ZERO_SECTION
 from dstui.plan.hostfile import is_named
-from dstui.plan.parallelism import parallelism_variables
 
 AUTO = "auto"
 PORT = 29500
@@ -191,7 +190,7 @@ def accelerate_environment(plan: Plan) -> dict[str, str]:
         stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
         if stage != AUTO:
             env["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if stage == 3 else "false"
-    env |= _of_the_plugin(_section(plan, SECTION))
+    env |= _plugin_variables(_section(plan, SECTION))
     if plan.accelerate.get("debug") is True:
         env["ACCELERATE_DEBUG_MODE"] = "true"
     return env | parallelism_variables(plan)
@@ -202,7 +201,7 @@ def _section(plan: Plan, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _of_the_plugin(section: Mapping[str, Any]) -> dict[str, str]:
+def _plugin_variables(section: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables for the keys of the plugin in accelerate's spelling: class names unchanged, everything else in lower case."""
     given = [key for key in PLUGIN.values() if key.variable and key.name != FILE and section.get(key.name) is not None]
     return {key.variable: str(section[key.name]) if key.kind == "str" else str(section[key.name]).lower() for key in given}

@@ -81,7 +81,7 @@ def render_trainjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None
         "env": _variables(plan, spec),
         **_resources(plan, spec, slots, "resourcesPerNode"),
     }
-    changed = {"containers": [{"name": NODE, "volumeMounts": _mounts(plan)}], **_of_pod(plan, name)}
+    changed = {"containers": [{"name": NODE, "volumeMounts": _mounts(plan)}], **_pod_fields(plan, name)}
     job = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -161,7 +161,7 @@ def _mounts(plan: Plan) -> list[dict[str, Any]]:
     return [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "config", "mountPath": CONFIG, "readOnly": True}, *claims]
 
 
-def _of_pod(plan: Plan, name: str) -> dict[str, Any]:
+def _pod_fields(plan: Plan, name: str) -> dict[str, Any]:
     """Return the fields of a pod besides its container."""
     asked = plan.cluster.kubernetes
     claims = [
@@ -210,7 +210,7 @@ def _pod(plan: Plan, spec: LaunchSpec, name: str, slots: int) -> dict[str, Any]:
         **_resources(plan, spec, slots, "resources"),
         "volumeMounts": _mounts(plan),
     }
-    return {"spec": {"containers": [container], **_of_pod(plan, name)}}
+    return {"spec": {"containers": [container], **_pod_fields(plan, name)}}
 
 
 def _command(plan: Plan, spec: LaunchSpec, name: str, told: tuple[str, str, str]) -> str:

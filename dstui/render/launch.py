@@ -15,12 +15,11 @@ from dstui.machine.binding import Binding, even_binding, near_binding
 from dstui.machine.snapshot import Machine
 from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
-from dstui.plan.accelerate_keys import FILE, SECTION
+from dstui.plan.accelerate_keys import FILE, SECTION, parallelism_variables
 from dstui.plan.env_file import ENV_FILE
 from dstui.plan.holes import Hole, find_holes
 from dstui.plan.hostfile import HostfileError, is_named, placeholder_hosts, select
 from dstui.plan.launchers import BY_NAME, NAMELESS, Launcher, reads_env_files
-from dstui.plan.parallelism import parallelism_variables
 from dstui.render.accelerate import PORT, accelerate_data, accelerate_environment
 from dstui.render.config_files import config_variable, placeholder
 from dstui.render.quoting import OPEN, shell_variables, variable

@@ -43,7 +43,10 @@ def trace_variables(spec: LaunchSpec, shell: Iterable[str] = (), *, gpu_here: bo
     launcher = BY_NAME["local"] if spec.only_here else BY_NAME[spec.launcher]
     if spec.launcher == "accelerate" and spec.start == "login":
         launcher = BY_NAME["local"]  # it writes everything to .deepspeed_env, so all of it reaches them
-    return (*(_given(name, spec) for name in given), *(_of_the_shell(name, launcher, gpu_here) for name in shell if name not in given))
+    return (
+        *(_given(name, spec) for name in given),
+        *(_shell_reach(name, launcher, gpu_here) for name in shell if name not in given),
+    )
 
 
 def _given(name: str, spec: LaunchSpec) -> Reach:
@@ -54,7 +57,7 @@ def _given(name: str, spec: LaunchSpec) -> Reach:
     return Reach(name, True, f"in {spec.env_file}" if spec.by_file else "set before the command")
 
 
-def _of_the_shell(name: str, launcher: Launcher, gpu_here: bool) -> Reach:
+def _shell_reach(name: str, launcher: Launcher, gpu_here: bool) -> Reach:
     if name in SET_BY_LAUNCHER:
         return Reach(name, False, "the launcher writes its own")
     reaches = passes_on(launcher, name, cpu=not gpu_here)

@@ -24,7 +24,7 @@ from dstui.runs.table import BEST, markdown_lines, short_names
 
 MOST: Final = 8
 SECONDS: Final = 20.0
-"""Seconds for reading the logs of all runs. Of longer logs the part read so far counts, with a remark."""
+"""Seconds for reading the logs of all runs; after that, only the part read so far counts, with a remark."""
 LESS_IS_BETTER: Final = re.compile(r"(?:.*[_/])?(?:loss|perplexity|ppl|error|wer|step_time)(?:[_/].*)?|train_perplexity")
 MORE_IS_BETTER: Final = re.compile(r"(?:.*[_/])?(?:accuracy|acc|f1|bleu|rouge\w*|reward|mfu|tflops)|.*/s")
 ABSENT: Final = "–"

@@ -133,7 +133,7 @@ def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[
     # absolute: the Plan is read from the job folder, or from where --hold writes it
     plan = plan.set("job.workdir", launch.folder.replace("${", "$${"))
     plan = plan.set("job.args", list(line.args)) if line.args else plan
-    plan = plan.set("job.python", python) if python != sys.executable else plan
+    plan = plan.set("job.python", python) if python != sys.executable and not line.python else plan
     if line.launcher == "accelerate":
         plan = plan.set("cluster.launcher", "accelerate")
     exported = _exported(session.before(), os.environ)

@@ -16,20 +16,19 @@ from dstui.tui.dialogs.dialog import Over
 from dstui.tui.flows.checkpointing import Checkpoints
 from dstui.tui.flows.consent import Trusting
 from dstui.tui.flows.launching import Launching, job_lines
-from dstui.tui.flows.opening import Opening, starting_plan, tell_of
+from dstui.tui.flows.opening import Opening, starting_plan
 from dstui.tui.flows.preferences import Preferences
 from dstui.tui.flows.saving import Saving
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
-from dstui.tui.forms.steps.review_run import REVIEW, RUN
+from dstui.tui.forms.steps.step import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings, key_of
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.session import messages
-from dstui.tui.session.autosave import Autosave
-from dstui.tui.session.background import LiveGpus, Lookups, Probe, Readiness, Service
+from dstui.tui.session.background import Autosave, LiveGpus, Lookups, Probe, Readiness, Service
 from dstui.tui.session.reference_check import ReferenceCheck
 from dstui.tui.session.session import HERE, Session
 from dstui.tui.session.state import State
@@ -213,10 +212,10 @@ class DstuiApp(TerminalApp):
             return
         if self.fresh:
             self.opening.ask_what_to_open()
+        elif self._opened is not None:
+            self.opening.begin_with(self._opened)
         else:
             self.opening.offer_drafts()
-        if self._opened is not None:
-            tell_of(self, self._opened)
 
     async def _begin_forms(self, mounted: AwaitMount | None = None) -> None:
         """Start the services and look-ups of the forms, once. `mounted`: the mount of their screen, if it was not the first one."""

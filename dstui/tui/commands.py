@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,15 +15,19 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits
 from textual.content import Content
 
 from dstui.base.text import one_line
-from dstui.tui.dialogs.dialog import Over
-from dstui.tui.flows.examining import examine_plan
+from dstui.tui.dialogs.dialog import WIDTH, Over
+from dstui.tui.dialogs.reading import TextViewer
 from dstui.tui.flows.preferences import choosable, format_setting
 from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.keys import ANYWHERE, CHOOSING, WHY_NOT, KeyHint, table
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
+from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import Launched
 
 if TYPE_CHECKING:
+    from dstui.doctor.examine import Result
+    from dstui.plan import Plan
     from dstui.tui.flows.opening import Opening
     from dstui.tui.flows.preferences import Preferences
     from dstui.tui.flows.saving import Saving
@@ -175,7 +179,7 @@ class Commands(Provider):
         from dstui.jobs.store.folder import JobFolder
         from dstui.jobs.store.index import folders
         from dstui.jobs.store.status import current_status
-        from dstui.tui.session.recent import recent_plans
+        from dstui.tui.session.drafts import recent_plans
 
         if isinstance(self.screen, Over):
             return
@@ -211,3 +215,43 @@ def search_themes(app: App[Any]) -> None:
     from textual.theme import ThemeProvider
 
     app.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
+
+
+STATES = {"fail": "error", "warn": "warning", "ok": "ok"}
+"""Verdict of the doctor -> state of a row, most severe first."""
+
+
+class Examined(TextViewer):
+    """The doctor's results."""
+
+
+def examine_plan(app: App[Any], plan: Plan) -> None:
+    """Examine the hosts of a Plan in a thread, and show the results."""
+    say(app, "Checking this machine and the hosts of the Plan: this takes as long as importing torch…")
+    in_thread(app, partial(_examine, app, plan))
+
+
+def _examine(app: App[Any], plan: Plan) -> None:
+    from dstui.doctor.examine import examine
+    from dstui.doctor.gather import gather_cases
+
+    job, cases = gather_cases(plan)
+    results = examine(cases, job.problem)
+    rows = list(result_rows(results, WIDTH, several=len(cases) > 1))
+    app.call_later(app.clear_notifications)
+    app.call_later(app.push_screen, Examined("Is it ready?", rows))
+
+
+def result_rows(results: Sequence[Result], width: int, *, several: bool) -> Iterator[Row]:
+    """Yield the verdict, then each result, most severe first. Skipped checks are only counted."""
+    counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in (*STATES, "skipped")}
+    ready = "Ready." if not counts["fail"] else "Not ready."
+    yield row((ready, "error" if counts["fail"] else "ok"), f" {counts['ok']} ok, {counts['warn']} warnings, {counts['fail']} failed")
+    yield BLANK
+    for verdict, state in STATES.items():
+        for result in (result for result in results if result.verdict == verdict):
+            host = f"{result.host}: " if several else ""
+            head = (Span(f"{GLYPHS[state]} ", STYLE_OF[state]), Span(f"{result.id:<15} "))
+            yield from paragraph(f"{host}{result.observed}", width, first=head)
+            if result.fix and verdict != "ok":
+                yield from paragraph(f"→ {result.fix}", width, "dim", indent="    ")

@@ -17,11 +17,10 @@ from dstui.tui.flows.saving import Writing
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.form import Form
 from dstui.tui.forms.navigation import TABS, StepList, TabLine
-from dstui.tui.forms.side_panes import Checks, Preview
+from dstui.tui.forms.side_panes import Checks, Hint, Memory, Preview
 from dstui.tui.forms.steps import STEPS, Step, field_of
-from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
+from dstui.tui.forms.steps.step import REVIEW as REVIEW_STEP
 from dstui.tui.forms.steps.step import split_model_path
-from dstui.tui.forms.under_form import Hint, Memory
 from dstui.tui.kit.breakpoints import WIDE, side_width
 from dstui.tui.kit.keys import FORM, REVIEW, bindings, key_of
 from dstui.tui.kit.row_list import RowList

@@ -13,9 +13,8 @@ from textual.binding import BindingType
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs.log_rows import LogRows
 from dstui.tui.flows.launching import Launching
-from dstui.tui.flows.log_prompts import LogPrompts, no_rank
-from dstui.tui.flows.reporting import Explaining, Plotting, Reporting
-from dstui.tui.forms.steps.review_run import REVIEW, RUN
+from dstui.tui.flows.reporting import Explaining, LogPrompts, Plotting, Reporting, rank_problem
+from dstui.tui.forms.steps.step import REVIEW, RUN
 from dstui.tui.kit.keys import RUN as ON_RUN
 from dstui.tui.kit.keys import bindings, key_of
 from dstui.tui.kit.row_list import RowList
@@ -66,7 +65,7 @@ class RunScreen(MainScreen):
         self.acting = (self, self.view)
         self.prompts, self.explaining, self.plotting = LogPrompts(self.view), Explaining(self.view), Plotting(self.view)
         self.reporting = Reporting(self.explaining, session)
-        self.view.charts.pick = lambda name: self._of_job(partial(self.plotting.show, name=name))
+        self.view.charts.pick = lambda name: self._with_job(partial(self.plotting.show, name=name))
         self._wanted: JobFolder | None = None
         """The job to show."""
         self._again = False
@@ -121,9 +120,9 @@ class RunScreen(MainScreen):
             self.view.attach(folder, self.session.state.plan.run.silence)
             self.draw()
             if again:
-                self._of_job(self.launching.again)
+                self._with_job(self.launching.again)
 
-    def _of_job(self, act: Callable[[WatchedJob], object]) -> None:
+    def _with_job(self, act: Callable[[WatchedJob], object]) -> None:
         if self.view.job is not None:
             act(self.view.job)
 
@@ -174,7 +173,7 @@ class RunScreen(MainScreen):
     def action_digit(self, number: int) -> None:
         """Show the log of the rank with this number, or say why there is none."""
         job = self.view.job
-        why = no_rank(job.follower.ranks, str(number)) if job is not None else "No job is open, so there are no ranks."
+        why = rank_problem(job.follower.ranks, str(number)) if job is not None else "No job is open, so there are no ranks."
         if why:
             say(self.app, f"{why} [ leads to the steps.")
         else:
@@ -182,15 +181,15 @@ class RunScreen(MainScreen):
 
     def action_rank(self) -> None:
         """Ask for the number of a rank."""
-        self._of_job(self.prompts.rank)
+        self._with_job(self.prompts.rank)
 
     def action_host(self) -> None:
         """Show the next host with its ranks and log, or ask for one."""
-        self._of_job(self.prompts.host)
+        self._with_job(self.prompts.host)
 
     def action_time(self) -> None:
         """Ask for a time or a step, and go there."""
-        self._of_job(self.prompts.time)
+        self._with_job(self.prompts.time)
 
     def action_find(self) -> None:
         """Search the log."""
@@ -222,7 +221,7 @@ class RunScreen(MainScreen):
 
     def action_again(self) -> None:
         """Relaunch the job in view with its Plan as it is now."""
-        self._of_job(self.launching.again)
+        self._with_job(self.launching.again)
 
     def action_fix(self) -> None:
         """Apply the diagnosis' fix to the Plan of the job, and show the resulting launch."""
@@ -232,19 +231,19 @@ class RunScreen(MainScreen):
 
     def action_stop(self) -> None:
         """Stop the job, after a question."""
-        self._of_job(self.launching.stop)
+        self._with_job(self.launching.stop)
 
     def action_stacks(self) -> None:
         """Show where each rank is in its code."""
-        self._of_job(self.reporting.read_stacks)
+        self._with_job(self.reporting.read_stacks)
 
     def action_probe(self) -> None:
         """Show the configuration that DeepSpeed had in this run."""
-        self._of_job(self.reporting.show_resolved)
+        self._with_job(self.reporting.show_resolved)
 
     def action_bundle(self) -> None:
         """Write a zip for a bug report into the current folder."""
-        self._of_job(self.reporting.write_bundle)
+        self._with_job(self.reporting.write_bundle)
 
     def action_reason(self) -> None:
         """Show the full diagnosis."""
@@ -254,7 +253,7 @@ class RunScreen(MainScreen):
         """Open the script in the user's own editor, at the line that failed."""
         from dstui.tui.flows.failed_script import FailedScript
 
-        self._of_job(FailedScript(self.app, self.view.why).open)
+        self._with_job(FailedScript(self.app, self.view.why).open)
 
     def action_look(self) -> None:
         """Look at the job under the cursor of the list."""
@@ -262,4 +261,4 @@ class RunScreen(MainScreen):
 
     def action_metrics(self) -> None:
         """Plot the metrics of the job."""
-        self._of_job(self.plotting.show)
+        self._with_job(self.plotting.show)

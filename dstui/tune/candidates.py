@@ -36,6 +36,8 @@ HOPELESS = 0.75
 """A candidate is not tried if its forecast, corrected by the measurements, is below this share of the best."""
 SAME = 0.02
 """Rates that differ by less than this share count as equal."""
+BETWEEN_JOBS = 2
+"""How many times more the rates of two jobs differ by chance than the steps of each: a busy host slows some jobs as a whole."""
 CLEARLY = 0.1
 """A rate that is lower than the best by this share is really slower; a smaller difference may be noise."""
 ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
@@ -125,7 +127,7 @@ def preferred(results: Sequence[Result]) -> Result | None:
         return None
 
     def noise(one: Result) -> float:
-        return min(max(SAME, (best.spread or 0.0) + (one.spread or 0.0)), CLEARLY)
+        return min(max(SAME, BETWEEN_JOBS * ((best.spread or 0.0) + (one.spread or 0.0))), CLEARLY)
 
     measured = (one for one in results if one.state == "measured" and one.rate)
     return next((one for one in measured if (best.rate or 0.0) < (one.rate or 0.0) * (1 + noise(one))), best)
@@ -135,11 +137,27 @@ def regret_of(problem: Problem, results: Sequence[Result]) -> float | None:
     """Return by what share the forecast's own choice is slower than the best result; None if that was not measured."""
     alone = replace(problem, measured={})
     rates = {id(one): alone.expected(Candidate(one.label, tuple(one.patch), problem.setup(one.patch))).rate for one in results if one.rate}
-    ran = [one for one in results if rates.get(id(one))]
-    if len(ran) < 2:
+    if sum(1 for rate in rates.values() if rate) > 1:
+        ran = [one for one in results if rates.get(id(one))]
+        first: Result | None = max(ran, key=lambda one: rates[id(one)] or 0.0)
+    else:
+        ran = [one for one in results if one.rate]
+        first = _first_of_search(alone, ran)
+    if first is None or len(ran) < 2:
         return None
-    first = max(ran, key=lambda one: rates[id(one)] or 0.0)
     return 1 - (first.rate or 0.0) / max(one.rate or 0.0 for one in ran)
+
+
+def _first_of_search(problem: Problem, ran: Sequence[Result]) -> Result | None:
+    """Return the first row of the search that was measured, for machines whose speed the forecast does not know."""
+    was, by_key = problem.setup(), {key_of(one.patch): one for one in ran}
+    for row in recommend(problem.plan, problem.facts, problem.machine, problem.pool).rows:
+        setup = row.setup._replace(checkpointing=was.checkpointing)
+        made = candidate_of(problem.plan, setup, was)
+        found = by_key.get(made.key if made else key_of(()) if setup == was else "")
+        if found is not None:
+            return found
+    return None
 
 
 def _speed_known(problem: Problem) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.files import FileProblem, reason, write_atomic
-from dstui.facts.calibration import machine_key
+from dstui.facts.measured import machine_key
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder, create_folder, read_json
 from dstui.jobs.store.ownership import is_own
 from dstui.jobs.store.record_forms import integer_between, is_number, is_text, one_of, record, sound

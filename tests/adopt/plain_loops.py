@@ -1,6 +1,6 @@
-"""Plain torch loops, each in a style of its own, and what of the changed text tells that every line found its place.
+"""Plain torch training loops in different styles, with the lines that show whether their conversion put every line in its place.
 
-Each trains a tiny model on numbers that its seed decides, and prints `loss N` per micro-batch.
+Each trains a tiny model on numbers derived from its seed, and prints `loss N` per micro-batch.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 
 class Loop(NamedTuple):
-    """A script, the lines that its changed text must hold, those that must be gone, and words of the notes."""
+    """A script, the lines that its converted text must have, the lines that must be gone, and words of the notes."""
 
     text: str
     has: tuple[str, ...]
-    gone: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -211,6 +211,98 @@ model = torch.compile(model, disable=True)
 VALUES = FLAT.replace(
     "        optimizer.step()\n", "        nn.utils.clip_grad_value_(model.parameters(), 1.0)\n        optimizer.step()\n"
 )
+GIVEN_TO_A_CLASS = (
+    HEAD.replace("import torch\n", "import os\nimport torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n")
+    + """\
+class Trainer:
+    def __init__(self, model, loader, optimizer):
+        self.rank = int(os.environ["RANK"])
+        self.model = model.to("cpu")
+        self.loader = loader
+        self.optimizer = optimizer
+        self.criterion = nn.MSELoss()
+        self.model = DDP(self.model)
+
+    def run_batch(self, inputs, targets):
+        self.optimizer.zero_grad()
+        loss = self.criterion(self.model(inputs), targets)
+        loss.backward()
+        self.optimizer.step()
+        print("loss", loss.item(), flush=True)
+
+    def train(self):
+        for inputs, targets in self.loader:
+            self.run_batch(inputs, targets)
+
+
+def main():
+    if os.name == "nt":
+        torch.distributed.init_process_group("gloo", use_libuv=False)
+    else:
+        torch.distributed.init_process_group("gloo")
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    sampler = torch.utils.data.DistributedSampler(dataset, shuffle=False)
+    Trainer(model, DataLoader(dataset, batch_size=4, sampler=sampler), optimizer=optimizer).train()
+
+
+if __name__ == "__main__":
+    main()
+"""
+)
+WRAPPED_APART = (
+    HEAD.replace(
+        "import torch\n",
+        "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+        "from torch.nn.parallel import DistributedDataParallel as DDP\n",
+    )
+    + """\
+def run(shard):
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.AdamW([{"params": model.parameters()}], lr=1e-2)
+    wrapped = FSDP(model) if shard else DDP(model.to("cpu"))
+
+    def train():
+        for inputs, targets in DataLoader(dataset, batch_size=4):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(wrapped(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            print("loss", loss.item(), flush=True)
+
+    train()
+    print(sum(one.numel() for one in model.parameters()))
+
+
+run(shard=False)
+if __name__ == "__main__":
+    print("trained")
+"""
+)
+NAMED_PART = (
+    HEAD
+    + """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, inputs):
+        return self.head(inputs)
+
+
+model = Net()
+optimizer = torch.optim.AdamW(model.head.parameters(), lr=1e-2)
+accumulate = 4
+accumulate //= 4
+for inputs, targets in DataLoader(dataset, batch_size=4):
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print("loss", loss.item(), flush=True)
+"""
+)
 INITIALIZED = 'model, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=os.environ["DSTUI_DS_CONFIG"])\n'
 GONE = ("optimizer.step()", "zero_grad", "loss.backward()")
 SAMPLED = "sampler=torch.utils.data.DistributedSampler(dataset, shuffle=False)"
@@ -283,6 +375,26 @@ LOOPS = {
         GONE,
         ("set_epoch", "DeepSpeed knows no SGD", "DeepSpeed keeps the optimizer's state"),
     ),
+    "given to a class": Loop(
+        GIVEN_TO_A_CLASS,
+        (
+            "        self.criterion = nn.MSELoss()\n        self.model, *_ = deepspeed.initialize(model=self.model, optimizer=self.optimizer,",
+            "        self.model.backward(loss)\n        self.model.step()\n",
+            'if os.name == "nt":\n        pass\n    else:\n        pass\n',
+        ),
+        ("self.optimizer.step()", "zero_grad", "DDP(", "init_process_group("),
+        ("the script's own sampler",),
+    ),
+    "wrapped apart": Loop(
+        WRAPPED_APART,
+        (
+            'wrapped = model if shard else model.to("cpu")\n    wrapped, *_ = deepspeed.initialize(model=wrapped, optimizer=optimizer,',
+            "            wrapped.backward(loss)\n            wrapped.step()\n",
+            "deepspeed.init_distributed()\n\ntorch.manual_seed",
+        ),
+        (*GONE, "FSDP(", "DDP("),
+    ),
+    "named part": Loop(NAMED_PART, (INITIALIZED, "    model.backward(loss)\n    model.step()\n", SAMPLED), GONE),
     "values": Loop(VALUES, (INITIALIZED,), (*GONE, "clip_grad_value_"), ("16: DeepSpeed clips the norm of all gradients",)),
     "by hand": Loop(BY_HAND, ("model.backward(loss); model.step()",), GONE, ("no DataLoader",)),
 }

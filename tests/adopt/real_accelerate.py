@@ -1,7 +1,7 @@
-"""accelerate itself, asked as a child process: what it loads from YAML texts, and what its questionnaire writes for answers.
+"""Ask accelerate itself, in a child process: what it loads from YAML texts, and what its questionnaire writes for given answers.
 
-Its argument: the folder of the release, for the import path. Standard input: {"load": [text, …], "ask": [{fragment of a prompt: answer, …}, …],
-"launch": [text, …]}; standard output: {"loaded": […], "written": […], "launched": […]}.
+Its argument is the release's folder, for the import path. Standard input: {"load": [text, …], "ask": [{fragment of a prompt: answer, …},
+…], "launch": [text, …]}; standard output: {"loaded": […], "written": […], "launched": […]}.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 def ask_accelerate(
     folder: Path, load: list[str], ask: list[dict[str, Any]] | None = None, launch: list[str] | None = None
 ) -> dict[str, Any]:
-    """Start it and wait for what it says."""
+    """Start the child process and return its answer."""
     env = {**os.environ, "DS_ACCELERATOR": "cpu"}
     question = json.dumps({"load": load, "ask": ask or [], "launch": launch or []})
     done = subprocess.run(
@@ -31,7 +31,7 @@ def ask_accelerate(
 
 
 def loaded(text: str, folder: str) -> Any:
-    """What accelerate makes of a file, or why it refuses it."""
+    """Return what accelerate loads from a file, or why it refuses it."""
     from accelerate.commands.config.config_args import load_config_from_file
 
     path = Path(folder, "c.yaml")
@@ -43,7 +43,7 @@ def loaded(text: str, folder: str) -> Any:
 
 
 def written(answers: dict[str, Any], folder: str) -> str:
-    """The YAML that the questionnaire writes; what is not answered gets its default."""
+    """Return the YAML that the questionnaire writes; unanswered questions get their defaults."""
     from accelerate.commands.config import cluster
 
     def field(prompt: str, convert: Any = None, default: Any = None, error_message: str = "") -> Any:
@@ -61,8 +61,8 @@ def written(answers: dict[str, Any], folder: str) -> str:
     return path.read_text()
 
 
-def handed_on(text: str, folder: str) -> Any:
-    """What `accelerate launch` tells the ranks of parallelism with this YAML, or why it refuses these options (no YAML: a line that begins with --)."""
+def launch_environment(text: str, folder: str) -> Any:
+    """Return the parallelism variables of `accelerate launch` for a YAML, or for a line of options that begins with --; or its error."""
     from accelerate.commands import launch
     from accelerate.utils.launch import prepare_deepspeed_cmd_env
 
@@ -71,7 +71,7 @@ def handed_on(text: str, folder: str) -> Any:
     words = text.split() if text.startswith("--") else ["--config_file", str(path), "train.py"]
     try:
         args, *_ = launch._validate_launch_command(launch.launch_command_parser().parse_args(words))
-        args.deepspeed_fields_from_accelerate_config = ""  # deepspeed_launcher's own, where DeepSpeed is to be started
+        args.deepspeed_fields_from_accelerate_config = ""  # deepspeed_launcher sets this when it starts DeepSpeed
         return {name: value for name, value in prepare_deepspeed_cmd_env(args)[1].items() if "PARALLELISM_CONFIG" in name}
     except ValueError as error:
         return str(error)
@@ -82,5 +82,5 @@ if __name__ == "__main__":
     asked = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as folder:
         answer = {"loaded": [loaded(text, folder) for text in asked["load"]], "written": [written(one, folder) for one in asked["ask"]]}
-        answer["launched"] = [handed_on(text, folder) for text in asked["launch"]]
+        answer["launched"] = [launch_environment(text, folder) for text in asked["launch"]]
     print("ANSWER", json.dumps(answer))

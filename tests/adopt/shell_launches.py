@@ -1,6 +1,6 @@
-"""What bash runs, and what dstui reads without running it: the same text in both, with stand-ins for the launchers.
+"""Run a launch script with bash and stand-ins for the launchers, and read the same text with dstui, to compare both.
 
-Each stand-in writes its words, the exported variables that were asked for and its folder as a line of JSON.
+Each stand-in writes its arguments, the exported variables of interest and its working folder as a line of JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ line = json.dumps([os.path.basename(sys.argv[0]), sys.argv[1:], {{n: v for n, v 
 with open({log!r}, "a") as log:
     log.write(line + "\\n")
 """
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the judge of what a shell text runs; .ci/run's Debian has it")
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the reference for shell text; .ci/run's Debian has it")
 Launched = tuple[str, tuple[str, ...], dict[str, str], str]
 
 
@@ -50,7 +50,7 @@ def read(text: str, folder: str = "/work", script: str = "run.sh") -> ShellText:
 
 
 def launches_read(text: str, folder: Path) -> list[Launched]:
-    """What dstui reads, in the order of the text."""
+    """Return the launches that dstui reads, in the order of the text."""
     shell = read(text, str(folder))
     ordered = sorted(shell.launches, key=lambda launch: launch.line)
     return [
@@ -65,7 +65,7 @@ def launches_read(text: str, folder: Path) -> list[Launched]:
 
 
 def launches_run(text: str, folder: Path) -> list[Launched]:
-    """What bash runs, in its order."""
+    """Return the launches that bash runs, in order."""
     programs, log = folder / "stand-ins", folder / "log"
     programs.mkdir()
     for name in LAUNCHERS:

@@ -1,4 +1,4 @@
-"""An accelerate YAML becomes a Plan, and the Plan the same YAML again: judged by accelerate's own loader and questionnaire."""
+"""An accelerate YAML becomes a Plan and back, compared by accelerate's own loader and questionnaire."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from dstui.adopt.from_accelerate import plan_of_accelerate
 from dstui.adopt.shell.shell_state import ShellContext
 from dstui.check.rules.all_rules import RULES
 from dstui.plan import Plan, load
-from dstui.plan.accelerate_keys import ALONE, QUESTIONNAIRE
+from dstui.plan.accelerate_keys import ALONE, QUESTIONNAIRE, parallelism_variables
 from dstui.plan.hostfile import select
-from dstui.plan.parallelism import parallelism_variables
 from dstui.render.accelerate import accelerate_yaml
 from dstui.render.jsontext import json_text
 from tests import releases
@@ -55,15 +54,15 @@ def adopted(text: str, named: str | None = NAMED) -> Plan:
     return load(plan_of_accelerate(text, "acc.yaml", read_named=lambda _name: named).text)
 
 
-def again(plan: Plan) -> str:
-    """The Plan's YAML, with as many slots as its own hosts have."""
+def yaml_of(plan: Plan) -> str:
+    """Return the Plan's YAML, with as many slots as its own hosts have."""
     here = (plan.cluster.include or "").startswith("localhost:")
     hosts = plan.cluster.hosts or ({"localhost": 8} if here else None)
     return accelerate_yaml(plan, select(hosts, include=plan.cluster.include) if hosts else None)
 
 
-def made_up(rng: random.Random) -> dict[str, Any]:
-    """A YAML as people write them: any of the keys, at values that accelerate takes."""
+def random_yaml(rng: random.Random) -> dict[str, Any]:
+    """Return a YAML with random keys and values that accelerate accepts."""
     inner: dict[str, Any] = {
         "zero_stage": rng.choice([0, 1, 2, 3]),
         "offload_optimizer_device": rng.choice(["none", "cpu"]),
@@ -101,19 +100,19 @@ def made_up(rng: random.Random) -> dict[str, Any]:
 
 
 ONE_CHILD = pytest.mark.xdist_group("accelerate")
-"""Its imports take longer than the answers."""
+"""Importing accelerate takes longer than its answers."""
 
 
 def texts() -> list[str]:
     rng = random.Random(14)
-    return [*PUBLISHED.values(), *(yaml.safe_dump(made_up(rng)) for _ in range(300))]
+    return [*PUBLISHED.values(), *(yaml.safe_dump(random_yaml(rng)) for _ in range(300))]
 
 
 @pytest.fixture(scope="module")
 def accelerate() -> dict[str, Any]:
-    """What accelerate loads of the texts and of the ones that come back of them, and what it writes for the sets of answers."""
-    back = [again(adopted(text)) for text in texts()]
-    launches = [again(load(ULYSSES)), "--use_deepspeed --use_parallelism_config --parallelism_config_sp_size 8 train.py"]
+    """Return what accelerate loads from the texts and from dstui's versions of them, and what it writes for the sets of answers."""
+    back = [yaml_of(adopted(text)) for text in texts()]
+    launches = [yaml_of(load(ULYSSES)), "--use_deepspeed --use_parallelism_config --parallelism_config_sp_size 8 train.py"]
     return ask_accelerate(releases.accelerate(), [*texts(), *back], [questionnaire(a) for a in answer_sets()], launches)
 
 
@@ -126,14 +125,14 @@ deepspeed: {train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3}}
 
 
 @ONE_CHILD
-def test_ranks_are_told_of_ulysses_what_accelerate_launch_would_tell_them(accelerate: dict[str, Any]) -> None:
+def test_ranks_get_the_ulysses_settings_that_accelerate_launch_gives(accelerate: dict[str, Any]) -> None:
     env, refusal = accelerate["launched"]
     mine = parallelism_variables(load(ULYSSES))
     assert mine["PARALLELISM_CONFIG_SP_SIZE"] == "8" and mine.items() <= env.items()
     assert RULES["PL060"].says in refusal
 
 
-def test_ulysses_on_the_command_line_becomes_the_section_of_the_yaml() -> None:
+def test_ulysses_options_become_the_yamls_section() -> None:
     line = "accelerate launch --use_deepspeed --use_parallelism_config --parallelism_config_sp_size 8 --zero_stage 3 train.py"
     beside = FilesBeside(lambda _name: None, lambda _name: None, ShellContext("/work", parse=parse_inner), parse)
     found = imported("command", line, "pasted", (), beside)
@@ -143,7 +142,7 @@ def test_ulysses_on_the_command_line_becomes_the_section_of_the_yaml() -> None:
 
 
 @ONE_CHILD
-def test_the_way_there_and_back_gives_what_accelerate_loads(accelerate: dict[str, Any]) -> None:
+def test_round_trip_gives_what_accelerate_loads(accelerate: dict[str, Any]) -> None:
     said, number = accelerate["loaded"], len(texts())
     for text, before, after in zip(texts(), said[:number], said[number:], strict=True):
         assert after == before, text
@@ -165,7 +164,7 @@ MACHINES: list[dict[str, Any]] = [
 
 
 def answer_sets() -> list[dict[str, Any]]:
-    """Stage, offload, precision, machines and the rest, combined so that each meets each."""
+    """Return answers on stage, offload, precision, machines and the rest, so that each pair of answers occurs."""
     sets: list[dict[str, Any]] = []
     for number, ((stage, optimizer, param), precision) in enumerate(itertools.product(STAGES, ("no", "fp16", "bf16"))):
         sets.append({"stage": stage, "optimizer": optimizer, "param": param, "precision": precision, "gas": 1 + number % 4})
@@ -177,7 +176,7 @@ def answer_sets() -> list[dict[str, Any]]:
 
 
 def questionnaire(a: Mapping[str, Any]) -> dict[str, Any]:
-    """Fragments of accelerate's prompts, and the answers."""
+    """Return fragments of accelerate's prompts with the answers."""
     yes = {True: "yes", False: "no"}
     several = "launcher" in a
     asked = {
@@ -225,7 +224,7 @@ def ranks(a: Mapping[str, Any]) -> int:
 
 
 def plan_of(a: Mapping[str, Any]) -> Plan:
-    """The same answers as a Plan, in DeepSpeed's own words."""
+    """Return a Plan with the same answers, in DeepSpeed's terms."""
     zero: dict[str, Any] = {"stage": a.get("stage", 3)}
     zero |= {f"offload_{name}": {"device": a[key]} for name, key in (("optimizer", "optimizer"), ("param", "param")) if a.get(key) == "cpu"}
     zero |= {"stage3_gather_16bit_weights_on_model_save": True} if a.get("gather") and a["stage"] == 3 else {}
@@ -246,7 +245,7 @@ def plan_of(a: Mapping[str, Any]) -> Plan:
 
 
 @ONE_CHILD
-def test_the_yaml_of_a_plan_is_the_one_that_accelerate_config_writes_for_the_same_answers(accelerate: dict[str, Any]) -> None:
+def test_yaml_of_a_plan_equals_that_of_accelerate_config(accelerate: dict[str, Any]) -> None:
     sets = answer_sets()
     assert len(sets) >= 50
     for a, wanted in zip(sets, accelerate["written"], strict=True):
@@ -256,7 +255,7 @@ def test_the_yaml_of_a_plan_is_the_one_that_accelerate_config_writes_for_the_sam
         assert made == yaml.safe_load(wanted), a
 
 
-# -- what is said
+# -- notes
 
 SAID = {
     r"compute\_environment: LOCAL\_MACHINE": "backslashes",
@@ -273,7 +272,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("line", SAID)
-def test_what_is_changed_or_not_understood_is_said_and_stands_in_the_plan(line: str) -> None:
+def test_changed_or_unknown_keys_are_reported_and_kept_in_the_plan(line: str) -> None:
     found = plan_of_accelerate(f"distributed_type: DEEPSPEED\nnum_processes: 2\n{line}\n", "a.yaml", read_named=lambda _name: NAMED)
     assert any(SAID[line] in note for note in found.notes)
     assert all(f"# {note}" in found.text for note in found.notes)
@@ -281,25 +280,25 @@ def test_what_is_changed_or_not_understood_is_said_and_stands_in_the_plan(line: 
 
 
 @pytest.mark.parametrize("line", ["downcast_bf16: 2001-01-01", "fsdp_config: {1: 2, true: [2001-01-01]}", "zzz: !!binary aGk="])
-def test_what_only_yaml_1_1_knows_is_kept_as_text(line: str) -> None:
+def test_yaml_1_1_values_are_kept_as_text(line: str) -> None:
     load(plan_of_accelerate(f"distributed_type: DEEPSPEED\nnum_processes: 2\n{line}\n", "a.yaml").text)
 
 
-def test_a_ds_config_that_is_named_is_read_with_the_spelling_of_its_numbers() -> None:
+def test_named_ds_config_is_read_with_its_number_spelling() -> None:
     plan = adopted(PUBLISHED["a file of its own"])
     assert '"reduce_bucket_size": 5e8' in json_text(plan.deepspeed)
     assert plan.get("accelerate.deepspeed_config.deepspeed_config_file") == "conf/ds.json"
 
 
-def test_one_that_is_not_there_is_said_and_its_name_is_kept() -> None:
+def test_missing_ds_config_is_reported_and_its_name_kept() -> None:
     found = plan_of_accelerate(PUBLISHED["a file of its own"], "a.yaml")
     assert any("conf/ds.json does not exist here" in note for note in found.notes)
-    assert "conf/ds.json" in again(load(found.text))
+    assert "conf/ds.json" in yaml_of(load(found.text))
 
 
-def test_what_the_plugin_cannot_say_makes_it_a_config_file_with_only_the_keys_that_go_beside_one() -> None:
+def test_keys_beyond_the_plugin_need_a_config_file_with_only_allowed_keys() -> None:
     plan = adopted(PUBLISHED["zero 2"]).set("deepspeed.zero_optimization.overlap_comm", True)
-    made = again(plan)
+    made = yaml_of(plan)
     inner = yaml.safe_load(made)["deepspeed_config"]
     assert inner == {"deepspeed_config_file": "ds_config.json", "zero3_init_flag": True}
     assert "mixed_precision" not in yaml.safe_load(made)
@@ -307,14 +306,14 @@ def test_what_the_plugin_cannot_say_makes_it_a_config_file_with_only_the_keys_th
 
 
 @pytest.mark.parametrize("path", ["offload_optimizer", "offload_param"])
-def test_nvme_is_a_reason_for_a_config_file_as_accelerate_loses_the_path(path: str) -> None:
+def test_nvme_needs_a_config_file_since_accelerate_loses_the_path(path: str) -> None:
     plan = load("version: 1\ndeepspeed: {zero_optimization: {stage: 3}}\n").set(
         f"deepspeed.zero_optimization.{path}", {"device": "nvme", "nvme_path": "/nvme"}
     )
-    assert "deepspeed_config_file" in yaml.safe_load(again(plan))["deepspeed_config"]
+    assert "deepspeed_config_file" in yaml.safe_load(yaml_of(plan))["deepspeed_config"]
 
 
 @pytest.mark.parametrize("text", ["deepspeed_config: 3\ndistributed_type: DEEPSPEED\n", "a: [1\n", "- 1\n", ""])
-def test_what_is_no_configuration_is_a_sentence(text: str) -> None:
+def test_file_that_is_no_configuration_gives_a_message(text: str) -> None:
     with pytest.raises(ConfigError):
         plan_of_accelerate(text, "a.yaml")

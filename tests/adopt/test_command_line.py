@@ -1,4 +1,4 @@
-"""A pasted launch, a hostfile and a .deepspeed_env become a Plan; what the launcher gets and what the script gets stay apart."""
+"""A pasted launch, a hostfile and a .deepspeed_env become a Plan; launcher and script arguments stay separate."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ FILES = {
 }
 
 
-def imported_of(text: str, files: dict[str, str] = FILES) -> Imported:
+def import_text(text: str, files: dict[str, str] = FILES) -> Imported:
     around = ShellContext("/work", parse=parse_inner)
     return imported("command", text, "pasted", (), FilesBeside(files.get, lambda _name: None, around, parse))
 
 
 def plan(text: str) -> Plan:
-    return load(imported_of(text).text)
+    return load(import_text(text).text)
 
 
 def notes(text: str) -> str:
-    return "\n".join(imported_of(text).notes)
+    return "\n".join(import_text(text).notes)
 
 
-def test_accelerates_default_configuration_applies_where_no_other_is_given_and_that_is_said() -> None:
+def test_accelerates_default_configuration_applies_and_is_reported() -> None:
     there = {**FILES, "default_config.yaml": FILES["acc.yaml"]}
     for options, stage in (("", 2), ("--use_deepspeed --zero_stage 3", 3)):
-        found = imported_of(f"accelerate launch {options} train.py", there)
+        found = import_text(f"accelerate launch {options} train.py", there)
         assert load(found.text).get("deepspeed.zero_optimization.stage") == stage
         assert load(found.text).get("accelerate.mixed_precision", "fp16") == "fp16"
         assert any("default_config.yaml from its cache" in note for note in found.notes)
-    other = imported_of("accelerate launch --config_file file.yaml train.py", there)
+    other = import_text("accelerate launch --config_file file.yaml train.py", there)
     assert not any("default_config" in note for note in other.notes)
 
 
@@ -61,21 +61,21 @@ def test_several_lines_with_quotes_and_variables_are_one_command() -> None:
 
 @pytest.mark.parametrize("script", ["nlp.py --mixed_precision fp16", "nlp.py --num_gpus 3"])
 @pytest.mark.parametrize("launcher", ["deepspeed", "accelerate launch --use_deepspeed", "torchrun --nproc_per_node 2", "python"])
-def test_a_flag_after_the_script_is_the_scripts(launcher: str, script: str) -> None:
+def test_option_after_the_script_belongs_to_the_script(launcher: str, script: str) -> None:
     found = plan(f"{launcher} {script}")
     assert found.job.args == tuple(script.split()[1:])
     assert found.cluster.num_gpus is None and "mixed_precision" not in found.accelerate
 
 
 @pytest.mark.parametrize("given", ["--deepspeed ds.json", "--deepspeed=ds.json", "--deepspeed_config ds.json"])
-def test_the_configuration_that_the_script_is_given_is_read_and_its_place_kept(given: str) -> None:
+def test_configuration_of_the_script_is_read_and_its_position_kept(given: str) -> None:
     found = plan(f"deepspeed train.py --a 1 {given} --b 2")
     assert " ".join(found.job.args) == f"--a 1 {given} --b 2".replace("ds.json", "{ds_config}")
     assert str(found.deepspeed["zero_optimization"]["reduce_bucket_size"].spelling) == "5e8"
     assert found.job.integration == "trainer"
 
 
-def test_the_deepspeed_launchers_options_are_keys_of_the_cluster_or_kept_as_typed() -> None:
+def test_deepspeed_launcher_options_become_cluster_keys_or_are_kept() -> None:
     found = plan(
         'deepspeed --hostfile=hosts -i "a@b:0,2" --launcher PDSH --force_multi --ssh_port 2222 --module pkg.train --deepspeed_config plain.json'
     )
@@ -85,7 +85,7 @@ def test_the_deepspeed_launchers_options_are_keys_of_the_cluster_or_kept_as_type
     assert (found.job.module, found.job.script, found.deepspeed["train_batch_size"]) == ("pkg.train", None, 8)
 
 
-def test_accelerates_flags_win_over_its_yaml_and_fill_what_a_file_leaves_open() -> None:
+def test_accelerate_options_override_its_yaml_and_fill_gaps_of_a_file() -> None:
     found = plan('accelerate launch --config_file acc.yaml --mixed_precision="bf16" --zero-stage=3 --num_processes 4 test.py')
     assert found.deepspeed["zero_optimization"]["stage"] == 3
     assert found.deepspeed["bf16"] == {"enabled": True} and "fp16" not in found.deepspeed
@@ -104,7 +104,7 @@ def test_accelerates_flags_win_over_its_yaml_and_fill_what_a_file_leaves_open() 
         ("accelerate launch t.py --deepspeed nowhere.json", "nowhere.json"),
     ],
 )
-def test_a_configuration_that_is_not_here_stays_named_and_nothing_is_invented_for_it(text: str, name: str) -> None:
+def test_missing_configuration_stays_named_and_nothing_is_invented(text: str, name: str) -> None:
     found = plan(text)
     launch = [*found.cluster.launcher_args, *found.job.args]
     assert not found.deepspeed and name in " ".join(launch) and "{ds_config}" not in launch
@@ -114,7 +114,7 @@ def test_a_configuration_that_is_not_here_stays_named_and_nothing_is_invented_fo
     assert name in foretold.problem and foretold.gpu.bytes is None
 
 
-def test_accelerate_starts_with_the_yaml_that_is_only_there_at_the_launch() -> None:
+def test_accelerate_launch_uses_the_yaml_created_at_launch() -> None:
     found = plan("accelerate launch --config_file nowhere.yaml --num_processes 4 t.py")
     words = " ".join(launcher_words(Target(found, Machine.unprobed()).launch, ".", 0))
     assert words.count("--config_file") == 1 and words.endswith("--config_file nowhere.yaml --num_processes 4")
@@ -124,6 +124,7 @@ def test_torchrun_stays_torchrun() -> None:
     found = plan("torchrun --standalone --nproc-per-node=4 train.py").cluster
     assert (found.launcher, found.hosts) == ("torchrun", {"localhost": 4})
     assert plan("python -m torch.distributed.run --nproc_per_node 4 --master_port 29511 train.py").cluster.master_port == 29511
+    assert plan("torchrun --nnodes 2:2 --nproc-per-node 4 train.py").cluster.num_nodes == 2  # a range of one size
     several = plan("torchrun --nnodes 2 --nproc-per-node 4 --rdzv_backend c10d --rdzv_endpoint n1:29500 --max-restarts 3 train.py").cluster
     assert (several.num_nodes, several.num_gpus) == (2, 4)
     assert several.launcher_args == ("--rdzv_backend", "c10d", "--rdzv_endpoint", "n1:29500", "--max_restarts", "3")
@@ -132,15 +133,16 @@ def test_torchrun_stays_torchrun() -> None:
 @pytest.mark.parametrize(
     "launcher", ["torchrun --nproc_per_node 2 --no-python", "deepspeed --num_gpus 2 --no_python", "accelerate launch --no_python"]
 )
-def test_the_interpreter_after_no_python_is_not_the_script(launcher: str) -> None:
+def test_interpreter_after_no_python_is_not_the_script(launcher: str) -> None:
     assert plan(f"{launcher} python -u train.py --lr 1").job.script == "train.py"
-    assert plan(f"{launcher} /opt/venv/bin/python3.11 -m pkg.train --lr 1").job.module == "pkg.train"
+    found = plan(f"{launcher} /opt/venv/bin/python3.11 -m pkg.train --lr 1")
+    assert (found.job.module, found.job.python) == ("pkg.train", "/opt/venv/bin/python3.11")
     for words in ("python -c 'import train'", "./train.sh --lr 1"):
         with pytest.raises(ConfigError, match="with --no_python each rank runs `"):
             plan(f"{launcher} {words}")
 
 
-def test_a_configuration_that_the_text_writes_itself_is_read() -> None:
+def test_configuration_written_by_the_text_is_read() -> None:
     text = 'c=./ds.$ID.json\ncat <<EOT > $c\n{"train_batch_size": 24, "bf16": {"enabled": true}}\nEOT\ncd $REPO\ndeepspeed t.py --deepspeed_config ./ds.$ID.json'
     assert plan(text.replace("cd $REPO\n", "")).deepspeed["train_batch_size"] == 24
     assert plan(text).job.workdir == "${REPO}"
@@ -151,7 +153,7 @@ def test_one_of_several_launches_is_taken_and_the_others_are_listed() -> None:
     assert "2 launches" in listed and "line 2: X=1 deepspeed b.py --c 2" in listed
 
 
-def test_an_option_that_only_accelerate_has_makes_it_the_launcher() -> None:
+def test_option_known_only_to_accelerate_makes_it_the_launcher() -> None:
     found = plan("accelerate launch --config_file acc.yaml --max_restarts 1 train.py").cluster
     assert (found.launcher, found.launcher_args) == ("accelerate", ("--max_restarts", "1"))
     own = plan("accelerate launch train.py --deepspeed ds.json")
@@ -169,11 +171,11 @@ def test_an_option_that_only_accelerate_has_makes_it_the_launcher() -> None:
         ("deepspeed --node_rank 1 a.py", "each gets its own"),
     ],
 )
-def test_what_is_left_out_or_open_is_said(text: str, part: str) -> None:
+def test_omitted_and_open_values_are_reported(text: str, part: str) -> None:
     assert part in notes(text)
 
 
 @pytest.mark.parametrize("text", ["", "ls -l", "deepspeed --num_gpus 2", 'deepspeed "train.py', "python"])
-def test_a_text_without_a_launch_is_a_sentence(text: str) -> None:
+def test_text_without_a_launch_gives_a_message(text: str) -> None:
     with pytest.raises(ConfigError):
-        imported_of(text)
+        import_text(text)

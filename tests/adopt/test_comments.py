@@ -1,4 +1,4 @@
-"""A ds_config.json with comments, odd numbers and keys that stand twice: what each face makes of it."""
+"""A ds_config.json with comments, unusual numbers and duplicate keys, in each face."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ deepspeed:
 TWICE = '{"train_batch_size": 16, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, %s\n"train_batch_size": 32}\n'
 
 
-def test_comments_and_the_spelling_of_numbers_come_over(tmp_path: Path) -> None:
+def test_comments_and_number_spelling_are_kept(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(COMMENTED)
     ran = dstui("import", str(tmp_path / "ds.json"))
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -55,14 +55,14 @@ def test_comments_and_the_spelling_of_numbers_come_over(tmp_path: Path) -> None:
     assert '"reduce_bucket_size": 2e8' in json_text(load(ran.stdout).deepspeed)
 
 
-def test_a_comment_without_a_place_is_named_by_its_line(tmp_path: Path) -> None:
+def test_comment_without_a_place_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"a": [\n{"b": 1, // inside a list\n"c": 2}]}\n')
     ran = dstui("import", str(tmp_path / "ds.json"))
     assert "inside a list" in ran.stdout or "the comments on lines 2, which a Plan cannot keep" in ran.stderr
 
 
 @pytest.mark.parametrize("comment", ["", "// as DeepSpeed takes it"])
-def test_a_key_that_stands_twice_is_ds023_on_every_face(tmp_path: Path, comment: str) -> None:
+def test_duplicate_key_is_ds023_in_every_face(tmp_path: Path, comment: str) -> None:
     file = tmp_path / "ds.json"
     file.write_text(TWICE % comment)
     (tmp_path / "train.py").touch()

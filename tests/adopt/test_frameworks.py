@@ -1,4 +1,4 @@
-"""A framework's own command: from the paste to a job, with a program that starts torchrun as llamafactory-cli does."""
+"""Commands of training frameworks: from the paste to a job, with a program that starts torchrun as llamafactory-cli does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("text", "words", "env"), COMMANDS, ids=[words[0] for _, words, _ in COMMANDS])
-def test_a_frameworks_command_is_imported_with_its_deepspeed_file(folder: Path, text: str, words: list[str], env: dict[str, str]) -> None:
+def test_framework_command_is_imported_with_its_deepspeed_file(folder: Path, text: str, words: list[str], env: dict[str, str]) -> None:
     (folder / "f.sh").write_text(text + "\n")
     done = command.dstui("import", "f.sh", cwd=folder)
     plan = load(done.stdout, "plan.yaml", str(folder))
@@ -49,18 +49,18 @@ def test_a_frameworks_command_is_imported_with_its_deepspeed_file(folder: Path, 
     assert plan.deepspeed.get("zero_optimization") == {"stage": 2} and "ds.json" in done.stderr
 
 
-def test_a_command_line_with_variables_before_it_is_no_env_file() -> None:
+def test_command_line_with_leading_variables_is_no_env_file() -> None:
     assert kind_of("FORCE_TORCHRUN=1 llamafactory-cli train x.yaml\n") == "command"
     assert kind_of("FORCE_TORCHRUN=1\nNAME=swift\n") == "env"
 
 
 @pytest.mark.parametrize("other", ["script: a.py", "module: a.b", "args: [x]"])
-def test_a_command_stands_alone(other: str) -> None:
+def test_command_excludes_script_and_launcher(other: str) -> None:
     with pytest.raises(PlanError, match="a command replaces the script"):
         load(f"version: 1\njob: {{command: [swift, sft], {other}}}\n", "plan.yaml", ".")
 
 
-def test_a_framework_runs_by_its_own_command_and_its_launch_becomes_a_job(folder: Path) -> None:
+def test_framework_runs_by_its_command_and_its_launch_becomes_a_job(folder: Path) -> None:
     programs = folder / "bin"
     programs.mkdir()
     for name, text in (("llamafactory-cli", FRAMEWORK), ("torchrun", TORCHRUN.format(python=sys.executable))):
@@ -99,7 +99,7 @@ launch_command(launch_command_parser().parse_args(["--num_processes", "2", "sft.
         ("python -m trl.cli sft --model m", "accelerate"),
     ],
 )
-def test_a_framework_that_starts_its_ranks_past_the_path_is_seen_by_run(folder: Path, text: str, launcher: str) -> None:
+def test_framework_that_starts_ranks_outside_the_path_is_detected(folder: Path, text: str, launcher: str) -> None:
     programs, package = folder / "bin", folder / "accelerate" / "commands"
     for place in (programs, package, folder / "trl" / "cli"):
         place.mkdir(parents=True)
@@ -120,7 +120,7 @@ def test_a_framework_that_starts_its_ranks_past_the_path_is_seen_by_run(folder: 
     assert "DSTUI_INTERPRETER" not in plan.cluster.env
 
 
-def test_the_placeholder_in_a_command_is_the_path_of_the_rendered_configuration(folder: Path) -> None:
+def test_placeholder_in_a_command_is_the_rendered_configuration(folder: Path) -> None:
     program = folder / "own"
     program.write_text('#!/bin/sh\ncat "$2"\n')
     program.chmod(0o755)
@@ -134,7 +134,7 @@ def test_the_placeholder_in_a_command_is_the_path_of_the_rendered_configuration(
     assert json.loads(run.stdout) == {"train_batch_size": 6}
 
 
-def test_what_does_not_go_with_a_command_is_said(folder: Path) -> None:
+def test_settings_that_conflict_with_a_command_are_reported(folder: Path) -> None:
     (folder / "plan.yaml").write_text("version: 1\njob: {command: [swift, sft]}\n")
     done = command.dstui("--headless", "plan.yaml", "--detach", cwd=folder)
     assert done.returncode == 2 and "cannot be combined with job.command" in done.stderr

@@ -1,4 +1,4 @@
-"""Hosts that are read: from the variables of a SLURM allocation, from an ssh configuration, from a choice of slots."""
+"""Hosts from a SLURM allocation's variables, an ssh configuration or a selection of slots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("text", LISTS)
-def test_a_list_of_nodes_is_what_scontrol_makes_of_it(text: str) -> None:
+def test_node_list_expands_as_by_scontrol(text: str) -> None:
     assert expand_nodelist(text) == LISTS[text]
     if scontrol := shutil.which("scontrol"):
         asked = subprocess.run([scontrol, "show", "hostnames", text], capture_output=True, text=True, check=False)
@@ -32,7 +32,7 @@ def test_a_list_of_nodes_is_what_scontrol_makes_of_it(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "node[1-", "node]", "a b", "n[3-1]", "n[x]", "n[1-999999999]", "-oProxyCommand=x", "n[0-9999][0-9999]"]
 )
-def test_what_is_no_list_of_nodes_is_refused(text: str) -> None:
+def test_invalid_node_list_is_refused(text: str) -> None:
     with pytest.raises(HostfileError):
         expand_nodelist(text)
 
@@ -48,11 +48,11 @@ def test_what_is_no_list_of_nodes_is_refused(text: str) -> None:
         ({"SLURM_JOB_NODELIST": "h[1-3]", "SLURM_TASKS_PER_NODE": "nonsense"}, {"h1": 1, "h2": 1, "h3": 1}),
     ],
 )
-def test_an_allocation_tells_its_hosts_and_slots(variables: dict[str, str], hosts: dict[str, int] | None) -> None:
+def test_allocation_gives_hosts_and_slots(variables: dict[str, str], hosts: dict[str, int] | None) -> None:
     assert hosts_of_allocation(variables) == hosts
 
 
-def test_the_hosts_of_an_ssh_configuration_are_its_names_without_patterns() -> None:
+def test_ssh_configuration_gives_host_names_without_patterns() -> None:
     text = "Include ~/.ssh/config.d/*\nHost worker-1 worker-2 # two\n  HostName 10.0.0.1\nhost=login\nHost *.lab !x ?\nMatch host y\nHost worker-1\nHost 'a\n"
     assert ssh_hosts(text) == ["worker-1", "worker-2", "login"]
     assert included(text) == ["~/.ssh/config.d/*"]
@@ -63,7 +63,7 @@ POOLS = st.dictionaries(st.sampled_from(["h1", "worker-0", "worker-1", "10.0.0.7
 
 @given(st.data())
 @settings(max_examples=200)
-def test_a_choice_of_slots_and_deepspeeds_filter_are_each_others_inverse(data: st.DataObject) -> None:
+def test_selection_of_slots_and_deepspeeds_filter_are_inverse(data: st.DataObject) -> None:
     pool = data.draw(POOLS)
     chosen = {host: sorted(data.draw(st.sets(st.integers(0, slots - 1)))) for host, slots in pool.items()}
     left = {host: slots for host, slots in chosen.items() if slots}
@@ -74,7 +74,7 @@ def test_a_choice_of_slots_and_deepspeeds_filter_are_each_others_inverse(data: s
     assert select(pool, include=include_for(pool, chosen)) == left == select(pool, exclude=exclude_for(pool, chosen))
 
 
-def test_the_filters_are_written_as_people_write_them() -> None:
+def test_filters_are_written_in_short_form() -> None:
     pool = {"worker-0": 2, "worker-1": 4, "worker-2": 4}
     assert include_for(pool, {"worker-1": [2, 0], "worker-0": [0, 1]}) == "worker-0@worker-1:0,2"
     assert exclude_for(pool, {"worker-1": [2, 0], "worker-0": [0, 1]}) == "worker-1:1,3@worker-2"

@@ -1,4 +1,4 @@
-"""`dstui import` and files of other kinds, opened as they are."""
+"""`dstui import`, and files of other kinds that are opened directly."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def dstui(*words: str, folder: Path, given: str = "") -> subprocess.CompletedPro
         (".deepspeed_env", "cluster.env.NCCL_SOCKET_IFNAME", "eth0"),
     ],
 )
-def test_each_kind_of_file_opens_as_a_plan_that_is_still_to_be_named(folder: Path, name: str, path: str, value: object) -> None:
+def test_each_kind_of_file_opens_as_an_unnamed_plan(folder: Path, name: str, path: str, value: object) -> None:
     opened = open_document(name)
     assert opened.plan.get(path) == value
     assert (opened.path, opened.made) == (None, True)
 
 
-def test_a_command_that_begins_with_variables_is_a_command(folder: Path) -> None:
+def test_command_with_leading_variables_is_a_command(folder: Path) -> None:
     done = dstui(
         "import",
         "-",
@@ -70,20 +70,20 @@ def test_a_command_that_begins_with_variables_is_a_command(folder: Path) -> None
 @pytest.mark.parametrize(
     "given", [b"deepspeed train.py --name caf\xe9\n", b"\xff\xfea", b"a\0b", b"#" * 2**21], ids=["Latin-1", "alone", "binary", "large"]
 )
-def test_what_is_pasted_and_no_text_is_a_sentence(folder: Path, given: bytes) -> None:
+def test_pasted_binary_gives_a_message(folder: Path, given: bytes) -> None:
     env = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}  # as in any locale but C
     command = [sys.executable, "-m", "dstui", "import", "-"]
     done = subprocess.run(command, cwd=folder, env=env, input=given, capture_output=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith(b"dstui: standard input") and done.stderr.count(b"\n") == 1, done.stderr
 
 
-def test_a_line_of_a_deepspeed_env_that_is_no_variable_is_told(folder: Path) -> None:
+def test_invalid_line_of_a_deepspeed_env_is_reported(folder: Path) -> None:
     (folder / ".deepspeed_env").write_text("# ours\nNCCL_IB_DISABLE=1\n\nFOO BAR\n")
     done = dstui("import", ".deepspeed_env", folder=folder)
     assert (done.returncode, done.stdout) == (2, "") and ".deepspeed_env:4: 'FOO BAR' is not a variable" in done.stderr
 
 
-def test_an_imported_configuration_is_rendered_again_though_no_script_is_named(folder: Path) -> None:
+def test_imported_configuration_renders_again_without_a_script(folder: Path) -> None:
     old = '{"train_batch_size": 16, "zero_optimization": true, "optimizer": {"type": "Adam", "params": {"lr": 4e-4}}}'
     (folder / "ds.json").write_text(old)
     assert dstui("import", "ds.json", "-o", "p.yaml", folder=folder).returncode == 0
@@ -91,17 +91,17 @@ def test_an_imported_configuration_is_rendered_again_though_no_script_is_named(f
     assert (json.loads(rendered.stdout), rendered.stderr) == (json.loads(old), "")
 
 
-def test_an_accelerate_yaml_takes_the_script_that_it_is_for(folder: Path) -> None:
+def test_accelerate_yaml_takes_its_script(folder: Path) -> None:
     plan = open_document("acc.yaml", script=["train.py", "--num_gpus", "3"]).plan
     assert (plan.job.script, plan.job.args, plan.job.integration) == ("train.py", ("--num_gpus", "3"), "accelerate")
 
 
-def test_a_script_and_the_yaml_beside_it_are_one_plan(folder: Path) -> None:
+def test_script_and_yaml_beside_it_are_one_plan(folder: Path) -> None:
     plan = plan_of_both("acc.yaml", "train.py").plan
     assert (plan.job.script, plan.job.args, plan.job.integration, plan.cluster.hosts) == ("train.py", (), "accelerate", {"localhost": 2})
 
 
-def test_import_prints_a_plan_or_writes_it_and_replaces_nothing_unasked(folder: Path) -> None:
+def test_import_prints_or_writes_a_plan_and_never_overwrites_unasked(folder: Path) -> None:
     done = dstui("import", "acc.yaml", folder=folder)
     assert done.returncode == 0 and load(done.stdout).cluster.hosts == {"localhost": 2}
     assert dstui("import", "acc.yaml", "-o", "plan.yaml", folder=folder).returncode == 0
@@ -111,7 +111,7 @@ def test_import_prints_a_plan_or_writes_it_and_replaces_nothing_unasked(folder: 
     assert dstui("import", "ds.json", "-o", "plan.yaml", "--force", folder=folder).returncode == 0
 
 
-def test_several_files_are_one_plan_and_what_contradicts_is_said(folder: Path) -> None:
+def test_several_files_are_one_plan_and_contradictions_are_reported(folder: Path) -> None:
     done = dstui("import", "run.sh", "hosts", ".deepspeed_env", folder=folder)
     plan = load(done.stdout)
     assert plan.cluster.hosts == {"n1": 4, "n2": 4} and plan.cluster.env["NCCL_IB_DISABLE"] == "1"
@@ -119,7 +119,7 @@ def test_several_files_are_one_plan_and_what_contradicts_is_said(folder: Path) -
     assert "cluster.hosts" in dstui("import", "acc.yaml", "hosts", folder=folder).stderr
 
 
-def test_a_launch_is_pasted_to_standard_input(folder: Path) -> None:
+def test_launch_is_read_from_standard_input(folder: Path) -> None:
     done = dstui("import", "-", folder=folder, given="torchrun --nproc_per_node 2 train.py --x 1 | tee log\n")
     assert load(done.stdout).job.args == ("--x", "1")
     typed = dstui("import", "--", "torchrun", "--nproc_per_node", "2", "train.py", "--x", "a b", folder=folder)
@@ -127,10 +127,21 @@ def test_a_launch_is_pasted_to_standard_input(folder: Path) -> None:
     given = "deepspeed a.py\ndeepspeed b.py\n"
     assert load(dstui("import", "-", "--launch", "2", folder=folder, given=given).stdout).job.script == "b.py"
     assert "the text has 2" in dstui("import", "-", "--launch", "3", folder=folder, given=given).stderr
+    given = "deepspeed train.py --config </path/to/c.json> \\\n --data </data>\n"
+    assert load(dstui("import", "-", folder=folder, given=given).stdout).job.args == ("--config", "${PATH_TO_C_JSON}", "--data", "${DATA}")
+
+
+@pytest.mark.parametrize("launch", ["$starter train.py", "torchrun $starter train.py"])
+def test_value_decided_at_run_time_names_the_command_that_reads_it(folder: Path, launch: str) -> None:
+    branch = 'if [ "$(hostname)" = a ]; then starter="torchrun --nnodes 2"; else starter=torchrun; fi'
+    (folder / "go.sh").write_text(f"{branch}\n{launch}\n")
+    done = dstui("import", "go.sh", folder=folder)
+    assert done.returncode == 2 and "line 2" in done.stderr
+    assert "decides while it runs: `dstui run --hold -- bash go.sh` reads it" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["distributed_type: DEEPSPEED\ndeepspeed_config: 3\n", "compute_environment: [\n"])
-def test_a_broken_file_is_a_sentence_with_its_place(folder: Path, text: str) -> None:
+def test_broken_file_gives_a_message_with_position(folder: Path, text: str) -> None:
     (folder / "bad.yaml").write_text(text)
     done = dstui("import", "bad.yaml", folder=folder)
     assert done.returncode == 2 and "bad.yaml" in done.stderr and "Traceback" not in done.stderr
@@ -138,7 +149,7 @@ def test_a_broken_file_is_a_sentence_with_its_place(folder: Path, text: str) -> 
         open_document("bad.yaml")
 
 
-def test_headless_runs_an_accelerate_yaml_as_it_is_and_says_what_it_changed(folder: Path) -> None:
+def test_headless_runs_an_accelerate_yaml_and_reports_changes(folder: Path) -> None:
     (folder / "acc.yaml").write_text(HERE["acc.yaml"] + "main_training_function: main,\n")
     done = dstui("--headless", "acc.yaml", "--dry-run", "--", "train.py", "--x", "1", folder=folder)
     assert "commas at the ends of lines" in done.stderr
@@ -147,7 +158,7 @@ def test_headless_runs_an_accelerate_yaml_as_it_is_and_says_what_it_changed(fold
 
 
 @pytest.mark.parametrize(("launcher", "given"), [("deepspeed", True), ("torchrun", False), ("accelerate launch", False)])
-def test_only_deepspeeds_launcher_is_asked_not_to_give_the_local_rank(folder: Path, launcher: str, given: bool) -> None:
+def test_only_deepspeeds_launcher_gets_no_local_rank(folder: Path, launcher: str, given: bool) -> None:
     (folder / "strict.py").write_text(
         "import argparse, deepspeed\np = argparse.ArgumentParser()\np.add_argument('--deepspeed')\np.parse_args()\n"
     )
@@ -156,7 +167,7 @@ def test_only_deepspeeds_launcher_is_asked_not_to_give_the_local_rank(folder: Pa
     assert ("--no_local_rank" in made.cluster.launcher_args) is given
 
 
-def test_the_model_that_only_the_script_names_is_the_launch_s_model(folder: Path) -> None:
+def test_model_named_only_by_the_script_is_the_launchs_model(folder: Path) -> None:
     loads = "from transformers import AutoModel\nAutoModel.from_pretrained('gpt2')\n"
     (folder / "loads.py").write_text(loads)
     done = dstui("import", "--", "deepspeed", "loads.py", folder=folder)
@@ -166,7 +177,7 @@ def test_the_model_that_only_the_script_names_is_the_launch_s_model(folder: Path
     assert other.model is None  # the launch names another one, whose name is not known
 
 
-def test_a_script_is_imported_as_the_first_recipe_for_this_machine(folder: Path) -> None:
+def test_script_is_imported_as_the_first_recipe_for_this_machine(folder: Path) -> None:
     text = "import argparse, torch\nargparse.ArgumentParser().add_argument('--epochs')\nloss.backward()\n"
     (folder / "loop.py").write_text(text)
     done = dstui("import", "loop.py", folder=folder)
@@ -177,7 +188,7 @@ def test_a_script_is_imported_as_the_first_recipe_for_this_machine(folder: Path)
     assert refused.returncode == 2 and "each rank would train alone" in refused.stderr and not (folder / "out").exists()
 
 
-def test_a_plain_loop_is_rendered_as_a_diff_and_written_as_a_new_file(folder: Path) -> None:
+def test_plain_loop_is_rendered_as_a_diff_and_written_as_a_new_file(folder: Path) -> None:
     (folder / "loop.py").write_text(FLAT)
     (folder / "plan.yaml").write_text("version: 1\njob: {script: loop.py}\ndeepspeed: {train_micro_batch_size_per_gpu: 4}\n")
     shown = dstui("render", "plan.yaml", "--only", "code", folder=folder).stdout

@@ -1,4 +1,4 @@
-"""What a file is: what stands at its root decides, and every command takes it for the same."""
+"""The kind of a file follows from its root, and is the same for every command."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", list(FORMS)[1:])
-def test_a_plan_in_any_spelling_of_yaml_is_the_same_plan_for_every_command(name: str, tmp_path: Path) -> None:
+def test_plan_in_any_yaml_style_is_equal_for_every_command(name: str, tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text("print(1)\n")
     for file in ("plan.yaml", name):
         (tmp_path / file).write_text(FORMS[file])
@@ -51,7 +51,7 @@ def test_a_plan_in_any_spelling_of_yaml_is_the_same_plan_for_every_command(name:
     assert dstui("import", name, cwd=tmp_path).stdout == FORMS[name]
 
 
-def test_what_the_screen_opens_is_saved_to_the_same_file(tmp_path: Path) -> None:
+def test_file_opened_by_the_tui_is_saved_to_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(FORMS["plan.json"])
     opened = open_document(str(path))
@@ -59,7 +59,7 @@ def test_what_the_screen_opens_is_saved_to_the_same_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["ds.json", "accelerate.yaml", "accelerate.json"])
-def test_a_configuration_is_one_for_every_command_too(name: str, tmp_path: Path) -> None:
+def test_configuration_is_recognised_by_every_command(name: str, tmp_path: Path) -> None:
     stage = {"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 3}
     values = (
         stage if name == "ds.json" else {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 2}, "mixed_precision": "bf16"}
@@ -78,7 +78,7 @@ def test_a_configuration_is_one_for_every_command_too(name: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ('{"job": {"script": "t.py",}', "plan"),  # not well-formed: whoever reads it says so, as of a Plan
+        ('{"job": {"script": "t.py",}', "plan"),  # invalid JSON: the reader reports it as an error of a Plan
         ("{version: 1, name: x, job: {script: ${X}}}", "plan"),
         ('{"version": 1, "model": {"params": 1}}', "plan"),
         ('{"version": 2, "zero_optimization": {}}', "ds_config"),
@@ -92,12 +92,12 @@ def test_a_configuration_is_one_for_every_command_too(name: str, tmp_path: Path)
         ("", "plan"),
     ],
 )
-def test_what_stands_at_the_root_decides(text: str, kind: str) -> None:
+def test_root_of_the_file_decides_its_kind(text: str, kind: str) -> None:
     assert kind_of(text) == kind
 
 
 @pytest.mark.parametrize("text", ["{" * 100_000, "/**/" * 50_000, "# " * 100_000, "{" + '"\\' * 100_000, "{a" + " " * 200_000])
-def test_a_text_without_end_is_looked_at_in_no_time(text: str) -> None:
+def test_endless_text_is_classified_quickly(text: str) -> None:
     began = time.process_time()
     kind_of(text)
     assert time.process_time() - began < 5
@@ -107,5 +107,5 @@ def test_a_text_without_end_is_looked_at_in_no_time(text: str) -> None:
     "text",
     ['#!/bin/sh\n[ "$D" = 1 ] && set -x\ndeepspeed t.py\n', '[ -z "$X" ] && X=1\ndeepspeed t.py\n', "{ deepspeed t.py; } | tee l\n", "bash run.sh 8\n"],
 )  # fmt: skip
-def test_a_shell_text_that_begins_like_json_is_a_command(text: str) -> None:
+def test_shell_text_that_starts_like_json_is_a_command(text: str) -> None:
     assert kind_of(text) == "command"

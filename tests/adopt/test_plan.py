@@ -1,4 +1,4 @@
-"""A bare ds_config.json becomes a Plan that renders the same file again."""
+"""A ds_config.json becomes a Plan that renders the same file."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ FILE = """\
 """
 
 
-def test_a_configuration_renders_again_as_it_was() -> None:
+def test_configuration_renders_unchanged() -> None:
     plan = load(plan_of_dsconfig(FILE, "conf/ds.json").text)
     assert json_text(plan.deepspeed) == FILE.replace("\\u00e9", "é")
     assert plan.name == "ds"
 
 
-def test_the_script_and_its_arguments_come_from_the_command_line() -> None:
+def test_script_and_arguments_come_from_the_command_line() -> None:
     plan = load(plan_of_dsconfig(FILE, "ds.json", ["train.py", "--deepspeed_config", "ds.json", "--lr", "1e-4", "--flag"]).text)
     assert (plan.job.script, plan.job.args) == ("train.py", ("--deepspeed_config", "{ds_config}", "--lr", "1e-4", "--flag"))
 
 
 @pytest.mark.parametrize(("text", "integration"), [('{"bf16": {"enabled": "auto"}}', "trainer"), ('{"a": 1, /* hjson */ }', "deepspeed")])
-def test_auto_values_mean_the_trainer_and_comments_do_not_hurt(text: str, integration: str) -> None:
+def test_auto_values_imply_the_trainer_and_comments_are_accepted(text: str, integration: str) -> None:
     assert load(plan_of_dsconfig(text, "ds.json").text).job.integration == integration
 
 
@@ -69,6 +69,6 @@ JSON = st.dictionaries(
 
 @given(JSON)
 @settings(max_examples=150)
-def test_any_configuration_renders_again_as_it_was(config: dict[str, object]) -> None:
+def test_any_configuration_renders_unchanged(config: dict[str, object]) -> None:
     again = json_text(load(plan_of_dsconfig(json.dumps(config), "ds.json").text).deepspeed)
-    assert json.dumps(json.loads(again)) == json.dumps(config), "key for key, in its order"
+    assert json.dumps(json.loads(again)) == json.dumps(config), "same keys in the same order"

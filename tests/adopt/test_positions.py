@@ -1,4 +1,4 @@
-"""Where the keys of a JSON-like text stand."""
+"""Positions of keys in a JSON-like text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 def paths(value: Any, prefix: str = "") -> list[str]:
-    """Every dotted path, through lists as well."""
+    """Return every dotted path, including paths through lists."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     found = []
     for name, inner in items:
@@ -32,19 +32,19 @@ def paths(value: Any, prefix: str = "") -> list[str]:
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=4), st.sampled_from((None, 1, 4)))
-def test_every_key_of_a_json_text_is_found_and_nothing_else(value: dict[str, Any], indent: int | None) -> None:
+def test_every_key_and_nothing_else_is_found(value: dict[str, Any], indent: int | None) -> None:
     found = positions(json.dumps(value, indent=indent, ensure_ascii=False))
     assert sorted(found.keys) == sorted(set(paths(value)))
     assert found.words == [] and found.again == []
 
 
 @given(st.text(max_size=200))
-def test_no_text_makes_the_scan_fail(text: str) -> None:
+def test_scan_never_fails(text: str) -> None:
     with suppress(LimitError):
         positions(text)
 
 
-def test_lines_columns_comments_bare_words_and_second_times() -> None:
+def test_lines_columns_comments_bare_words_and_duplicates() -> None:
     text = '// why\n{a: b c, d\n  "e": {"f": 1, # one\n    "f": 2}, /* two */ "g": [{"h": true}]}'
     found = positions(text)
     assert found.keys["e.f"] == (3, 9)

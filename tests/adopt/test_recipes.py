@@ -1,4 +1,4 @@
-"""Plans to start from: valid on the machine that they were made for, from fast to large, nothing offered that is no gain."""
+"""Recipes: valid on their machine, ordered from fast to large, and none without a benefit."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ TRAIN = Script("train.py", inspect_script(""))
 
 
 def machine(gpus: int, *, ram: int = 512, capability: str = "8.0") -> Machine:
-    """So many GPUs of 80 GB, and so many GB of host RAM."""
+    """Return a machine with GPUs of 80 GB, and host RAM in GB."""
     cards = machines.gpus(gpus, name="A100", compute_capability=capability)
     return machines.machine(*cards, host=Host(cpus_usable=2, memory_total=ram * GIB, memory_limit=None))
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2, 8])
 @pytest.mark.parametrize("kind", SCRIPTS)
-def test_every_recipe_is_a_plan_without_errors_on_its_machine(kind: str, gpus: int) -> None:
+def test_every_recipe_is_valid_on_its_machine(kind: str, gpus: int) -> None:
     here = machine(gpus)
     made = recipes(Script("src/train.py", inspect_script(SCRIPTS[kind])), here)
     assert made
@@ -57,7 +57,7 @@ def test_every_recipe_is_a_plan_without_errors_on_its_machine(kind: str, gpus: i
         ("NVIDIA A100-SXM4-80GB", "7.5", "fp16"),
     ],
 )
-def test_the_precision_follows_the_capability_else_the_name(name: str, capability: str | None, precision: str) -> None:
+def test_precision_follows_the_capability_or_the_name(name: str, capability: str | None, precision: str) -> None:
     known = {"compute_capability": capability or NOT_ASKED}
     host = Host(cpus_usable=2, memory_total=512 * GIB, memory_limit=None)
     here = machines.machine(*(replace(gpu, name=name, **known) for gpu in machines.gpus(2)), host=host)
@@ -77,7 +77,7 @@ BUILDS_ITS_OWN = {
 
 @pytest.mark.parametrize("gpus", [0, 1, 8])
 @pytest.mark.parametrize("kind", BUILDS_ITS_OWN)
-def test_a_recipe_for_a_script_that_builds_its_own_optimizer_says_so_and_does_not_warn_of_itself(kind: str, gpus: int) -> None:
+def test_recipe_for_a_script_with_its_own_optimizer_says_so_without_warnings(kind: str, gpus: int) -> None:
     here, facts = machine(gpus, ram=2048), inspect_script(BUILDS_ITS_OWN[kind])
     for recipe in recipes(Script("train.py", facts, has_optimizer=True), here):
         plan = load(recipe.text)
@@ -88,7 +88,7 @@ def test_a_recipe_for_a_script_that_builds_its_own_optimizer_says_so_and_does_no
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 8])
-def test_a_recipe_for_the_trainer_leaves_to_its_arguments_what_must_be_theirs(gpus: int) -> None:
+def test_trainer_recipe_leaves_trainer_settings_to_its_arguments(gpus: int) -> None:
     text = (
         "from transformers import HfArgumentParser, TrainingArguments\nHfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
     )
@@ -102,7 +102,7 @@ def test_a_recipe_for_the_trainer_leaves_to_its_arguments_what_must_be_theirs(gp
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 8])
-def test_a_trainer_whose_arguments_are_made_in_the_script_finds_the_configuration_in_the_environment(gpus: int) -> None:
+def test_trainer_arguments_built_in_the_script_find_the_configuration_in_the_environment(gpus: int) -> None:
     here, facts = (
         machine(gpus, ram=2048),
         inspect_script("from transformers import TrainingArguments\nTrainingArguments('out', use_cpu=True)\n"),
@@ -114,26 +114,26 @@ def test_a_trainer_whose_arguments_are_made_in_the_script_finds_the_configuratio
         assert [f.message for f in found if f.severity != "info"] == []
 
 
-def test_on_several_gpus_each_recipe_takes_a_larger_model_than_the_one_before() -> None:
+def test_each_recipe_on_several_gpus_takes_a_larger_model() -> None:
     made = recipes(TRAIN, machine(8, ram=2048))
     assert [recipe.name for recipe in made] == ["ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3, all in RAM"]
     assert made[2].says == "1.5x traffic; to 30B parameters"  # 0.7 x 80 GiB / (16 bytes / 8 GPUs)
 
 
-def test_on_one_gpu_sharding_is_no_gain_and_is_not_offered() -> None:
+def test_sharding_is_not_offered_on_one_gpu() -> None:
     made = recipes(TRAIN, machine(1))
     assert [recipe.name for recipe in made] == ["ZeRO-1", "ZeRO-2, optimizer in RAM", "ZeRO-3, all in RAM"]
 
 
-def test_little_host_memory_offers_no_offload() -> None:
+def test_offload_is_not_offered_with_little_host_memory() -> None:
     assert not any("RAM" in recipe.name for recipe in recipes(TRAIN, machine(8, ram=64)))
 
 
-def test_a_gpu_without_bf16_gets_fp16() -> None:
+def test_gpu_without_bf16_gets_fp16() -> None:
     made = recipes(TRAIN, machine(1, capability="7.0"))
     assert load(made[0].text).get("deepspeed.fp16.enabled") is True
 
 
-def test_the_optimizer_is_left_to_a_script_that_has_one() -> None:
+def test_optimizer_is_left_to_a_script_that_has_one() -> None:
     made = recipes(replace(TRAIN, has_optimizer=True), machine(1))
     assert load(made[0].text).get("deepspeed.optimizer") is None

@@ -1,4 +1,4 @@
-"""A script tells by itself how it wants its DeepSpeed configuration, and who builds its optimizer."""
+"""Inspection of a script: how it takes its DeepSpeed configuration, and who builds its optimizer."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ SCRIPTS = {
         True,
     ),
     ARGUMENTS + "import os\nTrainingArguments('o', deepspeed=os.environ['DSTUI_DS_CONFIG'])": ("trainer", (), True),
+    "from trl import GRPOTrainer, TrlParser\nfrom mine.configs import GRPOConfig\nargs = TrlParser((GRPOConfig,)).parse()\n"
+    "GRPOTrainer(model, args=args)": ("trainer", ("--deepspeed", "{ds_config}"), True),
+    "from transformers import Trainer\nfrom mine import make_arguments\nclass Mine(Trainer): pass\nMine(model, make_arguments())": (
+        "trainer",
+        (),
+        False,
+    ),
+    "from transformers import Trainer\np.add_argument('--deepspeed')\nTrainer(model, make(p.parse_args()))": (
+        "trainer",
+        ("--deepspeed", "{ds_config}"),
+        True,
+    ),
+    "from transformers import Trainer\nfrom accelerate import Accelerator\nAccelerator()": ("accelerate", (), True),
     "from accelerate import Accelerator\n": ("accelerate", (), True),
     "from accelerate import Accelerator, DeepSpeedPlugin\nDeepSpeedPlugin(hf_ds_config='a.json')": ("accelerate", (), False),
     "import torch\nfrom accelerate import dispatch_model\nfrom accelerate.utils import set_seed": (None, (), True),
@@ -73,12 +86,12 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("text", SCRIPTS, ids=range(len(SCRIPTS)))
-def test_the_integration_and_its_argument_are_found(text: str) -> None:
+def test_integration_and_its_argument_are_found(text: str) -> None:
     facts = inspect_script(text)
     assert (facts.integration, facts.suggested_args, facts.finds) == SCRIPTS[text], facts.why
 
 
-def test_the_reason_names_the_line() -> None:
+def test_reason_names_the_line() -> None:
     assert inspect_script("import torch\n\nfrom accelerate import Accelerator\n").why.startswith("line 3: ")
     assert inspect_script("import torch\nprint 'x'\n").why.startswith("line 2: it is not Python")
 
@@ -101,7 +114,7 @@ ACCELERATE = "from accelerate import Accelerator\nfrom accelerate.utils import D
         ("import torch\nfrom transformers import TrainingArguments\ntorch.optim.AdamW", None),
     ],
 )
-def test_who_builds_the_optimizer_is_seen(text: str, builder: str | None) -> None:
+def test_builder_of_the_optimizer_is_found(text: str, builder: str | None) -> None:
     assert inspect_script(text).optimizer == builder
 
 
@@ -117,11 +130,11 @@ PARSER = "import argparse, deepspeed\np = argparse.ArgumentParser()\np.add_argum
         ("p.add_argument('--rank', dest='local_rank')\na = p.parse_args()", False),
     ],
 )
-def test_a_parser_that_the_launchers_local_rank_ends_is_seen(more: str, refuses: bool) -> None:
+def test_parser_that_rejects_local_rank_is_found(more: str, refuses: bool) -> None:
     assert inspect_script(PARSER + more).refuses_local_rank == refuses
 
 
-def test_a_script_of_a_megabyte_is_not_looked_through() -> None:
+def test_script_of_a_megabyte_is_not_inspected() -> None:
     facts = inspect_script("x(y(z(1)))\n" * 100_000)
     assert facts.integration is None and "it is longer than 300,000 characters" in facts.why
 
@@ -141,5 +154,5 @@ LOADS = "from transformers import AutoModelForCausalLM as M, AutoTokenizer\n"
         ("p.add_argument('--model_name', default='<your model>')", ""),
     ],
 )
-def test_the_only_model_that_a_script_names_is_its_model(text: str, model: str) -> None:
+def test_only_model_named_by_a_script_is_its_model(text: str, model: str) -> None:
     assert inspect_script(text).model == model

@@ -1,4 +1,4 @@
-"""Launch scripts are read as bash runs them; what only a run decides stays open; nothing of a text is ever run."""
+"""Launch scripts are read as bash would run them, values known only at run time stay open, and nothing is executed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SAME_AS_BASH = {
 
 @needs_bash
 @pytest.mark.parametrize("name", SAME_AS_BASH)
-def test_what_is_read_is_what_bash_runs(name: str, tmp_path: Path) -> None:
+def test_launches_read_equal_launches_run_by_bash(name: str, tmp_path: Path) -> None:
     text = SAME_AS_BASH[name]
     run = launches_run(text, tmp_path)
     assert run and launches_read(text, tmp_path) == run
@@ -66,13 +66,13 @@ def test_what_is_read_is_what_bash_runs(name: str, tmp_path: Path) -> None:
         ("deepspeed t.py '${literal}' '<here>'", "t.py $${literal} <here>", ""),
     ],
 )
-def test_what_only_the_user_or_the_cluster_knows_is_a_hole_with_its_source(text: str, words: str, source: str) -> None:
+def test_values_of_user_or_cluster_are_holes_with_their_source(text: str, words: str, source: str) -> None:
     shell = read(text)
     assert " ".join(map(to_plan_text, shell.launches[0].words)) == words
     assert source in " ".join(shell.sources.values())
 
 
-def test_what_a_branch_decides_while_the_script_runs_is_no_guess() -> None:
+def test_branch_decided_at_run_time_is_not_guessed() -> None:
     shell = read("if grep -q x f; then\n  Z=3\nelse\n  Z=2\nfi\ndeepspeed t.py --stage $Z")
     assert undecided_in(shell.launches[0], shell) == [("Z", 1)]
     either = read("if nvidia-smi; then deepspeed a.py; else torchrun b.py; fi")
@@ -91,37 +91,37 @@ def test_what_a_branch_decides_while_the_script_runs_is_no_guess() -> None:
         "f() { if grep -q a f; then X=2; return; fi; X=1; }; f",
     ],
 )
-def test_what_a_branch_prints_or_leaves_early_is_no_guess(text: str) -> None:
+def test_output_or_early_exit_of_a_branch_is_not_guessed(text: str) -> None:
     words = read(f"{text}\ndeepspeed t.py $X").launches[0].words
     assert len(words) == 2 and to_plan_text(words[1]).startswith("${")
 
 
-def test_a_hole_of_a_function_that_another_text_calls_has_its_own_words() -> None:
+def test_hole_of_a_sourced_function_has_its_own_description() -> None:
     text = 'pad() { echo a; }\ninit() {\n  export X_P=$(find_port 1 2)\n}\nexport -f init\nsrun bash -c "\ninit\ndeepspeed t.py --port \\$X_P\n"'
     shell = read(text)
     assert [to_plan_text(word) for word in shell.launches[0].words] == ["t.py", "--port", "${X_P}"]
     assert shell.sources["X_P"] == "$(find_port 1 2), line 3"
 
 
-def test_a_pattern_of_the_text_is_matched_in_linear_time() -> None:
+def test_patterns_of_the_text_match_in_linear_time() -> None:
     assert read(f"[[ {'a' * 5000}! =~ ^(a+)+$ ]] && X=1\ndeepspeed t.py $X").launches
     assert undecided_in((shell := read("R='(a'; if [[ ab =~ $R ]]; then X=1; fi; deepspeed t.py $X")).launches[0], shell) == [("X", 1)]
 
 
-def test_a_loop_that_waits_for_a_free_port_ends() -> None:
+def test_loop_that_waits_for_a_free_port_ends() -> None:
     for wait in ("if ! lsof -i :$P; then break; fi", 'ss -l | grep -q ":$P " || break', "nc -z h $P || { echo free; break; }"):
         shell = read(f"while :; do\n  P=$((29500 + 1))\n  {wait}\ndone\ndeepspeed --master_port $P t.py")
         assert shell.launches[0].words == ("--master_port", "29501", "t.py")
 
 
-def test_a_script_that_ends_without_a_variable_is_read_as_started_with_it() -> None:
+def test_script_that_requires_a_variable_is_read_as_if_it_were_set() -> None:
     shell = read('if [ -z "$ROOT" ]; then echo "set ROOT"; exit 1; fi\n[ -z "$Y" ] && Y=4\ndeepspeed t.py $ROOT $Y')
     assert [to_plan_text(word) for word in shell.launches[0].words] == ["t.py", "${ROOT}", "4"]
     assert "line 1 ends the script without what it asks for: read as set" in shell.notes
     assert not any("$ROOT" in note for note in shell.notes)
 
 
-def test_the_launch_that_a_submitter_gets_is_looked_through_to() -> None:
+def test_launch_wrapped_by_a_submitter_is_found() -> None:
     for text in (
         "uv run python submit.py --gpus 8 -- torchrun t.py --a",
         r"python submit.py -- source env.sh \&\& torchrun t.py --a \&\& echo",
@@ -130,17 +130,17 @@ def test_the_launch_that_a_submitter_gets_is_looked_through_to() -> None:
     assert read("python t.py --x -- --y").launches[0].words == ("t.py", "--x", "--", "--y")
 
 
-def test_a_time_in_a_launch_is_said_to_be_the_one_of_the_reading() -> None:
+def test_time_in_a_launch_is_reported_as_that_of_reading() -> None:
     assert any("$(date)" in note for note in read("N=run-$(date +%s); deepspeed t.py $N").notes)
     assert not read("echo $(date); deepspeed t.py").notes
 
 
-def test_options_that_stand_behind_the_end_of_a_launch_are_said() -> None:
+def test_options_after_the_end_of_a_launch_are_reported() -> None:
     shell = read("accelerate launch t.py\n  --a=1\n  --b 2")
     assert shell.launches[0].words == ("t.py",) and any("line 2 (--a …)" in note for note in shell.notes)
 
 
-def test_of_a_pasted_terminal_only_the_lines_with_a_prompt_are_commands() -> None:
+def test_pasted_terminal_only_has_commands_after_prompts() -> None:
     shell = read("$ X=1 torchrun \\\n   t.py  # hangs\nW0516 (run.py:766]\n[rank0]: <x> (y\n")
     assert [(one.launcher, one.words) for one in shell.launches] == [("torchrun", ("t.py",))]
 
@@ -153,12 +153,12 @@ def test_placeholders_in_any_script_are_holes() -> None:
     ]
 
 
-def test_a_script_that_chooses_by_its_arguments_has_all_of_its_launches() -> None:
+def test_script_that_branches_on_its_arguments_has_all_its_launches() -> None:
     text = 'case $1 in sft) deepspeed sft.py;; dpo) deepspeed dpo.py;; *) echo "usage"; exit 1;; esac'
     assert [one.words for one in read(text).launches] == [("sft.py",), ("dpo.py",)]
 
 
-def test_arguments_that_a_script_asks_for_are_holes_by_their_own_number() -> None:
+def test_required_arguments_are_numbered_holes() -> None:
     shell = read(
         'if [ "$#" -lt 2 ]; then echo usage; exit 1; fi\nN=$1; shift\nO=$1; shift 2\ndeepspeed --num_gpus $N t.py --out $O $1 "$@"'
     )
@@ -166,12 +166,12 @@ def test_arguments_that_a_script_asks_for_are_holes_by_their_own_number() -> Non
     assert not undecided_in(shell.launches[0], shell)
 
 
-def test_a_test_that_only_the_run_decides_leaves_both_ways_open() -> None:
+def test_condition_decided_at_run_time_keeps_both_branches() -> None:
     shell = read("S=1\n[ -f big ] && S=3\n[ -f stop ] && exit\ndeepspeed t.py --stage $S")
     assert undecided_in(shell.launches[0], shell) == [("S", 2)]
 
 
-def test_a_value_that_a_comment_proposes_is_told_with_its_hole() -> None:
+def test_value_proposed_by_a_comment_is_shown_with_its_hole() -> None:
     shell = read("# uncomment one:\n# MODEL=vicuna-v1\n# MODEL=llama-2\ndeepspeed t.py --m $MODEL\n")
     assert shell.sources["MODEL"] == "$MODEL, which nothing in the text sets; the comment in line 2 has MODEL=vicuna-v1"
 
@@ -185,7 +185,7 @@ def test_a_value_that_a_comment_proposes_is_told_with_its_hole() -> None:
         ("ssh host 'cd x && torchrun t.py'", "line 1: what ssh starts cannot be followed"),
     ],
 )
-def test_a_launch_that_cannot_be_seen_is_named(text: str, unseen: str) -> None:
+def test_unreadable_launch_is_named(text: str, unseen: str) -> None:
     shell = read(text)
     assert not shell.launches and shell.unseen[0].startswith(unseen)
 
@@ -200,7 +200,7 @@ def test_a_launch_that_cannot_be_seen_is_named(text: str, unseen: str) -> None:
         "python -m venv v\npip install deepspeed\npython prepare.py\ndeepspeed train.py --a 1\n",
     ],
 )
-def test_a_paste_is_read_without_what_the_page_put_around_it(pasted: str) -> None:
+def test_page_decoration_around_a_paste_is_removed(pasted: str) -> None:
     assert read(pasted).launches[0].words == ("train.py", "--a", "1")
 
 
@@ -216,7 +216,7 @@ def test_a_paste_is_read_without_what_the_page_put_around_it(pasted: str) -> Non
         "while read x; do :; done < <(seq 9999; seq 9999; seq 9999)",
     ],
 )
-def test_a_text_that_would_run_for_ever_is_a_sentence(text: str) -> None:
+def test_endless_text_gives_a_message(text: str) -> None:
     with pytest.raises(ShellLimit):
         read(text)
 
@@ -224,7 +224,7 @@ def test_a_text_that_would_run_for_ever_is_a_sentence(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ['deepspeed "t.py', "if true; then", "deepspeed t.py <<EOF\n", "$(" * 2000, "x=" + "(" * 100_000, "a\ue000b", "x" * 300_000]
 )
-def test_a_text_that_no_shell_reads_is_a_sentence(text: str) -> None:
+def test_invalid_shell_text_gives_a_message(text: str) -> None:
     with pytest.raises((Unparsed, ShellLimit)) as found:
         shell = read(text)
         if not shell.launches:
@@ -232,7 +232,7 @@ def test_a_text_that_no_shell_reads_is_a_sentence(text: str) -> None:
     assert str(found.value)
 
 
-def test_nothing_of_a_text_is_run(tmp_path: Path) -> None:
+def test_nothing_in_a_text_is_executed(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     ways = (
         "touch {}",

@@ -1,4 +1,4 @@
-"""What the checks cost at every keystroke: all rules over a typical Plan, and reading a file. `python tests/bench/bench_check.py`."""
+"""Cost of the checks at every keystroke: all rules on a typical Plan, and reading a file. `python tests/bench/bench_check.py`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT = 0.002
 
 
 def best(work: Callable[[], object], rounds: int = 200) -> float:
-    """The shortest of many rounds, in seconds: what the work takes when nothing is in its way."""
+    """Return the shortest of many rounds in seconds, the time without interference."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -27,7 +27,7 @@ def best(work: Callable[[], object], rounds: int = 200) -> float:
     return min(times)
 
 
-def test_all_rules_over_a_typical_plan_take_less_than_two_milliseconds() -> None:
+def test_all_rules_on_a_typical_plan_take_less_than_two_milliseconds() -> None:
     plan = load(PLAN.read_text())
     machine = Machine(
         source="a test", gpus=tuple(Gpu(index=i, name="H100", compute_capability="9.0", memory_total=80 << 30) for i in range(8))
@@ -37,7 +37,7 @@ def test_all_rules_over_a_typical_plan_take_less_than_two_milliseconds() -> None
     assert with_machine < LIMIT
 
 
-def test_a_file_is_read_and_judged_in_less_than_two_milliseconds() -> None:
+def test_reading_and_checking_a_file_takes_less_than_two_milliseconds() -> None:
     text = "\n".join(line.text for line in json_lines(dict(load(PLAN.read_text()).deepspeed)))
     took = best(lambda: read_dsconfig(text))
     print(f"a ds_config.json of {len(text)} bytes: {took * 1000:.2f} ms")
@@ -45,5 +45,5 @@ def test_a_file_is_read_and_judged_in_less_than_two_milliseconds() -> None:
 
 
 if __name__ == "__main__":
-    test_all_rules_over_a_typical_plan_take_less_than_two_milliseconds()
-    test_a_file_is_read_and_judged_in_less_than_two_milliseconds()
+    test_all_rules_on_a_typical_plan_take_less_than_two_milliseconds()
+    test_reading_and_checking_a_file_takes_less_than_two_milliseconds()

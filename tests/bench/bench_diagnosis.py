@@ -1,4 +1,4 @@
-"""What a diagnosis of large logs costs, against merely reading their lines in the same run. `python tests/bench/bench_diagnosis.py`."""
+"""Cost of diagnosing large logs, compared to reading their lines in the same run. `python tests/bench/bench_diagnosis.py`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dstui.diagnosis import diagnose
 
 SIZE = 100_000_000
 SLOWER = 10.0
-"""How many times longer than reading the lines it may take."""
+"""Allowed time as a multiple of reading the lines."""
 MEMORY = 150 << 20
 STEP = "[2026-03-01 10:00:{0:02},{1:03}] [INFO] [logging.py:107:log_dist] [Rank 0] step={1}, lr=[{2:.3e}], loss={3:.5f}, tokens/s={4}\n"
 LAST = '[rank0]: Traceback (most recent call last):\n[rank0]:   File "t.py", line 3, in <module>\n[rank0]: ValueError: the end\n'
 
 
 def training(path: Path) -> None:
-    """A log of ordinary steps, with a traceback at its end."""
+    """Write a log of ordinary steps, with a traceback at its end."""
     with path.open("w") as file:
         written = step = 0
         while written < SIZE:
@@ -28,7 +28,7 @@ def training(path: Path) -> None:
 
 
 def reading(path: Path) -> float:
-    """Seconds of CPU time for reading all lines."""
+    """Return the CPU seconds for reading all lines."""
     start = time.process_time()
     with path.open("rb") as file:
         lines = sum(1 for _ in file)
@@ -36,7 +36,7 @@ def reading(path: Path) -> float:
     return time.process_time() - start
 
 
-def test_a_hundred_megabytes_take_seconds_and_little_memory() -> None:
+def test_hundred_megabytes_take_seconds_and_little_memory() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log"
         training(path)
@@ -56,7 +56,7 @@ WHOLE, MINUTE, ALL_MEMORY = 10_000_000_000, 60.0, 200 << 20
 HANG = "[rank{0}]:[E1203 10:11:12.345 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=812)\n"
 
 
-def test_the_logs_of_512_ranks_take_a_minute_for_ten_gigabytes() -> None:
+def test_logs_of_512_ranks_take_a_minute_for_ten_gigabytes() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for rank in range(RANKS):
             with (Path(folder) / f"rank{rank}.log").open("w") as file:
@@ -76,5 +76,5 @@ def test_the_logs_of_512_ranks_take_a_minute_for_ten_gigabytes() -> None:
 
 
 if __name__ == "__main__":
-    test_the_logs_of_512_ranks_take_a_minute_for_ten_gigabytes()
-    test_a_hundred_megabytes_take_seconds_and_little_memory()
+    test_logs_of_512_ranks_take_a_minute_for_ten_gigabytes()
+    test_hundred_megabytes_take_seconds_and_little_memory()

@@ -1,10 +1,10 @@
-"""What one edit costs: Plan -> rendered lines -> checks -> changed lines, on a Plan with a preview of about a hundred lines; and the same
-with a model: the forecast, what does not fit with the nearest plan that does, and the figures of the ZeRO step.
+"""Cost of an edit: Plan -> rendered lines -> checks -> changed lines, with a preview of about a hundred lines.
 
     python tests/bench/bench_edit.py
 
-The claims: under 5 ms at the median, a third of a frame, and with a model under 8 ms, whether it fits, or something near it, or nothing.
-Prints milliseconds of processor time, which a busy machine does not stretch, and the ratio to parsing the same JSON with the json module.
+With a model it includes the forecast, a misfit with the closest plan that fits, and the figures of the ZeRO step. The claims: under 5 ms
+at the median, a third of a frame; with a model under 8 ms, whether it fits, something close fits, or nothing does. Prints milliseconds of
+CPU time, which a busy machine does not change, and the ratio to parsing the same JSON with the json module.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ deepspeed:
 """
 WIDE = "".join(
     f"  tensorboard{i}: {{enabled: false, output_path: logs, job_name: demo{i}}}\n" for i in range(9)
-)  # unknown keys, which cost the checks most
+)  # unknown keys, which are the most expensive to check
 EDITS = 200
 
 
 def edit(plan: Plan, before: list[str], stage: int, machine: Machine, facts: ModelFacts | None) -> tuple[Plan, list[str]]:
-    """All that an edit does besides painting."""
+    """Do everything that an edit does except painting."""
     plan = plan.set("deepspeed.zero_optimization.stage", stage)
     after = [line.text for line in json_lines(plan.deepspeed)]
     target, known = Target(plan, machine), Facts(models=facts)
@@ -66,7 +66,7 @@ def edit(plan: Plan, before: list[str], stage: int, machine: Machine, facts: Mod
 
 
 def measured(text: str, machine: Machine, facts: ModelFacts | None) -> list[float]:
-    """Milliseconds of each of many edits."""
+    """Return the milliseconds of each of many edits."""
     plan, times = load(text), []
     lines = [line.text for line in json_lines(plan.deepspeed)]
     for number in range(EDITS):
@@ -77,7 +77,7 @@ def measured(text: str, machine: Machine, facts: ModelFacts | None) -> list[floa
 
 
 def main() -> int:
-    """Measure; 1 where a claim does not hold."""
+    """Measure; return 1 if a claim does not hold."""
     config = json_text(load(HEAD + WIDE).deepspeed)
     floor = []
     for _ in range(EDITS):

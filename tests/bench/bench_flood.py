@@ -1,10 +1,10 @@
-"""A flood on the real screen: 256 ranks write 100,000 numbered lines a second for half a minute, and somebody looks.
+"""A flood in the real TUI: 256 ranks write 100,000 numbered lines a second for half a minute.
 
     DSTUI_FLOOD_SECONDS=30 python -m pytest tests/bench/bench_flood.py -s
 
-`dstui attach`, then `tail -F`, lnav and toolong (`tl`, or what DSTUI_TOOLONG says) where they are installed, each in a terminal of its own
-over a flood of its own: memory, processor time, and how long after it was written the last line is seen. For dstui also how late frames
-are, how long a key takes while the flood lasts, and whether every rank's last line is there.
+Runs `dstui attach`, then `tail -F`, lnav and toolong (`tl`, or the program in DSTUI_TOOLONG) if installed, each in its own terminal over
+its own flood, and measures memory, CPU time, and the delay until the last line is visible. For dstui also the delay of frames, the time of
+a key during the flood, and whether every rank's last line arrives.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OTHERS = {"tail -F": ["tail", "-q", "-F", "-n0"], "lnav": ["lnav"], "toolong": [
 
 
 class Watched(Terminal):
-    """A terminal that notes what was painted when, and works out how it looks only when asked: it must not slow the flood."""
+    """A terminal that records what was painted when, and only interprets it on request, so that it does not slow down the flood."""
 
     def __init__(self, argv: list[str]) -> None:
         self.times: list[float] = []
@@ -46,7 +46,7 @@ class Watched(Terminal):
         super().__init__(argv)
 
     def pump(self, seconds: float) -> bytes:
-        """Take in what is written within so many seconds."""
+        """Read the output that arrives within this many seconds."""
         if not select.select([self.fd], [], [], seconds)[0]:
             return b""
         try:
@@ -59,7 +59,7 @@ class Watched(Terminal):
         return data
 
     def pump_until(self, moment: float) -> None:
-        """Take in what is written until a time."""
+        """Read output until a moment."""
         while (left := moment - time.time()) > 0:
             self.pump(min(left, 0.05))
 
@@ -74,7 +74,7 @@ class Watched(Terminal):
         self._fed = end
 
     def painted(self, text: str, since: float, timeout: float = 20.0) -> float:
-        """When a text was written to the terminal, after a time."""
+        """Return when a text was written to the terminal, after a moment."""
         first = bisect_left(self.times, since)
         while True:
             at = self.raw.find(text.encode(), self.ends[first - 1] if first else 0)
@@ -85,7 +85,7 @@ class Watched(Terminal):
             self.pump(0.05)
 
     def shown(self, text: str, since: float, timeout: float = 20.0) -> float:
-        """When it was on the screen: of a program that writes only what differs from what was there."""
+        """Return when a text was on the screen, for programs that only write differences."""
         self.pump_until(since + timeout)
         for number in range(bisect_left(self.times, since), len(self.ends)):
             self._feed(self.ends[number])
@@ -94,20 +94,20 @@ class Watched(Terminal):
         return float("nan")
 
     def frames(self, since: float, until: float) -> list[float]:
-        """Seconds from each frame to the next."""
+        """Return the seconds from each frame to the next."""
         times = [t for t in self.times if since <= t <= until]
         done = [a for a, b in pairwise(times) if b - a > FRAME_GAP]
         return [b - a for a, b in pairwise(done)]
 
     def memory(self) -> int:
-        """The most memory that the command has had so far, in MiB."""
+        """Return the command's peak memory so far, in MiB."""
         found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text())
         assert found
         return int(found[1]) >> 10
 
 
 class Cost(NamedTuple):
-    """What a command took over a flood. `behind`: seconds from the last line to its sight; `cpu`: of one core."""
+    """The cost of watching a flood. `behind`: seconds from the last line to its display; `cpu`: of one core."""
 
     memory: int
     cpu: float
@@ -118,7 +118,7 @@ class Cost(NamedTuple):
 
 
 def watch(terminal: Watched, folder: Path, during: Callable[[], object], seen: Callable[[str, float], float]) -> Cost:
-    """Let a flood into the logs of a folder, and see what it costs to look at it. `seen`: when a text was."""
+    """Write a flood to the logs of a folder and measure the cost of watching it. `seen` returns when a text was displayed."""
     flood, used = start_flood(folder, RANKS, RATE, SECONDS), terminal.cpu_seconds()
     during()
     while flood.poll() is None:
@@ -131,13 +131,13 @@ def watch(terminal: Watched, folder: Path, during: Callable[[], object], seen: C
 
 
 def percentiles(values: list[float]) -> str:
-    """In milliseconds."""
+    """Return percentiles in milliseconds."""
     ordered = sorted(values)
     return ", ".join(f"p{p} {1000 * ordered[min(len(ordered) * p // 100, len(ordered) - 1)]:.0f} ms" for p in (50, 99, 100))
 
 
 def keys(terminal: Watched, until: float) -> list[float]:
-    """In the log of rank 0: from each key to the line above the first one on the screen."""
+    """Return the seconds from each key to the line above the first one on the screen, in the log of rank 0."""
     began = time.time()
     terminal.press("0")
     terminal.painted("Log: rank 0", began)
@@ -156,7 +156,7 @@ def keys(terminal: Watched, until: float) -> list[float]:
 
 
 def show_rank(terminal: Watched, rank: int) -> None:
-    """The log of a rank ends with its last line."""
+    """Show the log of a rank at its last line."""
     began = time.time()
     terminal.press("g")
     terminal.painted("Its number", began)
@@ -164,7 +164,7 @@ def show_rank(terminal: Watched, rank: int) -> None:
     terminal.painted(f"{LAST} {rank},", began)
 
 
-def test_a_flood_is_shown_whole_while_the_screen_stays_alive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flood_is_shown_completely_while_the_tui_stays_responsive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = running_job(tmp_path / "job", RANKS)
     terminal = Watched([sys.executable, "-m", "dstui", "attach", str(folder.path)])
     told = dict[str, list[float]]()
@@ -198,7 +198,7 @@ def test_a_flood_is_shown_whole_while_the_screen_stays_alive(tmp_path: Path, cap
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_others_need_for_the_same(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_programs_watch_the_same_flood(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = OTHERS[name]
     if not shutil.which(command[0]):
         pytest.skip(f"{command[0]} is not installed")

@@ -1,7 +1,7 @@
-"""What the forecast costs at every keystroke, and the search of the recommendation. `python tests/bench/bench_forecast.py`.
+"""Cost of the forecast at every keystroke, and of the recommendation's search. `python tests/bench/bench_forecast.py`.
 
-The claims: a forecast under 1 ms, the table of the stage step under 3 ms, a search of at least 10,000 candidates under 100 ms, the
-nearest plan that fits under 8 ms; numpy is imported by the first search, torch never.
+The claims: a forecast under 1 ms, the table of the stage step under 3 ms, a search of at least 10,000 candidates under 100 ms, the closest
+plan that fits under 8 ms; numpy is imported by the first search, torch never.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dstui.forecast.recommend import recommend
 
 
 def best(work: Callable[[], object], rounds: int) -> float:
-    """The shortest of many rounds, in milliseconds of processor time, which a busy machine does not stretch."""
+    """Return the shortest of many rounds in milliseconds of CPU time, which a busy machine does not change."""
     times = []
     for _ in range(rounds):
         start = time.process_time()
@@ -31,7 +31,7 @@ def best(work: Callable[[], object], rounds: int) -> float:
 
 
 def main() -> int:
-    """Measure; 1 where a claim does not hold."""
+    """Measure; return 1 if a claim does not hold."""
     known, given = facts(), plan(stage=3, micro=4)
     large, too_big = plan(stage=3, micro=24, steps=105, nodes=2), plan(stage=0, micro=8, sequence=4096)
     huge = facts("meta-llama/Llama-2-70b-hf")

@@ -1,4 +1,4 @@
-"""What the hook in a rank costs: steps with and without its wrappers, in pairs, in one process; the import; the memory that is kept.
+"""Cost of the hook in a rank: steps with and without its wrappers, in pairs, in one process; its import; its memory.
 
 pytest tests/bench/bench_hook.py -s
 """
@@ -133,7 +133,7 @@ GROUPS = int(os.environ.get("DSTUI_GROUPS", "20"))
 
 
 def measured(tmp_path: Path, script: str, *words: str) -> list[float]:
-    """The numbers that a script prints as a rank with the hook."""
+    """Return the numbers that a script prints as a rank with the hook."""
     (tmp_path / "script.py").write_text(script)
     for part in ("logs", "ranks"):
         (tmp_path / part).mkdir()
@@ -145,7 +145,7 @@ def measured(tmp_path: Path, script: str, *words: str) -> list[float]:
     return [float(word) for word in result.split()[1:]]
 
 
-def test_steps_with_and_without_it(tmp_path: Path) -> None:
+def test_steps_with_and_without_the_hook(tmp_path: Path) -> None:
     ratio, low, high, rate, kept = measured(tmp_path, SCRIPT, str(GROUPS))
     ends = f"95 %: {100 * (low - 1):+.2f} to {100 * (high - 1):+.2f} %"
     print(f"\nsteps: {100 * (ratio - 1):+.2f} % (median of {GROUPS} groups of six pairs, {ends}) at {rate:,.0f} steps/s")
@@ -153,8 +153,8 @@ def test_steps_with_and_without_it(tmp_path: Path) -> None:
     assert low < 1.005 and kept <= 0
 
 
-def test_its_thread_and_the_observed_steps(tmp_path: Path) -> None:
-    """By the CPU time of each part, on a machine that does little else; a resting step has no part of the hook in it."""
+def test_thread_of_the_hook_and_sampled_steps(tmp_path: Path) -> None:
+    """Measures the CPU time of each part on an idle machine; a step that is not sampled runs no code of the hook."""
     thread, more, observed, resting, seconds = measured(tmp_path, PARTS)
     print(
         f"\nthread {100 * thread:.3f} %, {observed:.0f} observed steps {100 * more:+.3f} %, {resting:.0f} resting of {1e6 * seconds:.0f} us"
@@ -162,7 +162,7 @@ def test_its_thread_and_the_observed_steps(tmp_path: Path) -> None:
     assert thread + more < 0.005 and resting > 20 * observed
 
 
-def test_its_import(tmp_path: Path) -> None:
+def test_import_of_the_hook(tmp_path: Path) -> None:
     def seconds(*hook: str) -> float:
         env = {"RANK": "0", "HOME": str(tmp_path)}
         if hook:
@@ -171,7 +171,7 @@ def test_its_import(tmp_path: Path) -> None:
         lines = [line for line in done.stderr.splitlines() if line.endswith("| site")]
         return int(lines[0].split("|")[1]) / 1e6
 
-    seconds("hook")  # its bytecode is written once
+    seconds("hook")  # write its bytecode first
     pairs = [(seconds("hook"), seconds()) for _ in range(20)]
     print(f"\nimport: {1000 * median(a - b for a, b in pairs):.2f} ms")
     assert median(a - b for a, b in pairs) < 0.002

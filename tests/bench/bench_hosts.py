@@ -1,8 +1,8 @@
-"""The run screen of 64 hosts with 8 ranks each, while all of them write: how late frames are, and how long a key takes.
+"""The Run screen of 64 hosts with 8 ranks each while all of them write: the delay of frames and the time of a key.
 
     python -m pytest tests/bench/bench_hosts.py -s
 
-Measured in turns with the same job on one host, whose strip has no line per host.
+Alternates with the same job on one host, whose strip has no line per host.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOSTS, RANKS, RATE, SECONDS = 64, 512, 25_000, 12.0
 
 
 def measured(path: Path, hosts: int) -> tuple[list[float], list[float]]:
-    """Seconds from key to paint, and from frame to frame, of RANKS ranks on so many hosts."""
+    """Return the seconds from key to paint, and from frame to frame, of RANKS ranks on this many hosts."""
     folder = running_job(path, RANKS)
     status = status_json(folder)
     for rank, facts in status["ranks"].items():
@@ -42,7 +42,7 @@ def measured(path: Path, hosts: int) -> tuple[list[float], list[float]]:
         terminal.close()
 
 
-def test_a_key_is_as_quick_with_64_hosts_as_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_key_is_as_fast_with_64_hosts_as_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = {hosts: measured(tmp_path / str(hosts), hosts) for hosts in (1, HOSTS)}
     with capsys.disabled():
         for hosts, (taken, frames) in found.items():

@@ -1,9 +1,9 @@
-"""Logs of gigabytes, as the Run screen opens and searches them, in turns with grep and tail in one run.
+"""Logs of gigabytes, opened and searched as on the Run screen, alternating with grep and tail in one run.
 
     python -m pytest tests/bench/bench_logs.py -s
 
-The claims: a search through 1 GB takes at most twice grep's time, also the first one, which counts the lines (not yet where a million lines
-match, nor for the first search of what is nowhere); a log of 10 GB is open at its end within half a second.
+The claims: a search through 1 GB takes at most twice grep's time, including the first one, which counts the lines (not yet if a million
+lines match, nor for the first search of a text that does not occur); a log of 10 GB is open at its end within half a second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from dstui.jobs.store.folder import JobFolder
-from dstui.logs import newlines
+from dstui.logs import grep
 from dstui.logs.log_filter import Filter
 from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import PROBLEM, Search
@@ -42,13 +42,13 @@ CASES = {
 
 
 def not_yet(why: str) -> pytest.MarkDecorator:
-    """A case that misses the claim by up to three quarters: it is measured and printed all the same."""
+    """Mark a case that misses the claim by up to three quarters; it is still measured and printed."""
     return pytest.mark.xfail(reason=why, strict=False)
 
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFolder]:
-    """A job of one rank with a log of a gigabyte; some lines hold what is looked for."""
+    """Write a job of one rank with a log of a gigabyte, in which some lines match."""
     folder = running_job(tmp_path_factory.mktemp("big") / "job", 1)
     dice = random.Random(1)
     lines = [
@@ -68,8 +68,8 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFolder]:
 
 @pytest.fixture(scope="module", autouse=True)
 def numpy() -> None:
-    """As in a session in which somebody has searched before."""
-    newlines.load_soon().join()
+    """Import numpy first, as an earlier search in the session would."""
+    grep.load_soon().join()
 
 
 def opened(folder: JobFolder) -> LogRows:
@@ -91,7 +91,7 @@ def search(view: LogRows, text: str) -> int:
     return found.count
 
 
-def test_the_lines_of_a_log_are_counted_once(big: JobFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_of_a_log_are_counted_once(big: JobFolder, capsys: pytest.CaptureFixture[str]) -> None:
     def count() -> int:
         view = counted(big)
         view.timeline.close()
@@ -105,7 +105,7 @@ def test_the_lines_of_a_log_are_counted_once(big: JobFolder, capsys: pytest.Capt
 @pytest.mark.parametrize(
     "name", [pytest.param("nothing", marks=not_yet("grep only reads; the lines are counted too")), "a name", "any case"]
 )
-def test_the_first_search_takes_at_most_twice_greps_time(name: str, big: JobFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_search_takes_at_most_twice_greps_time(name: str, big: JobFolder, capsys: pytest.CaptureFixture[str]) -> None:
     text = CASES[name]
 
     def first() -> int:
@@ -121,7 +121,7 @@ def test_the_first_search_takes_at_most_twice_greps_time(name: str, big: JobFold
 
 
 @pytest.mark.parametrize("name", [*EASY, pytest.param(HARD, marks=not_yet("a million matches are numbered one by one"))])
-def test_a_search_takes_at_most_twice_greps_time(name: str, big: JobFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_search_takes_at_most_twice_greps_time(name: str, big: JobFolder, capsys: pytest.CaptureFixture[str]) -> None:
     text = CASES[name]
     how = "-Ei" if text == PROBLEM else "-Fi" if text == text.lower() else "-F"
     view = counted(big)
@@ -140,7 +140,7 @@ def counted(folder: JobFolder) -> LogRows:
 
 
 def in_turns(ours: Callable[[], int], options: list[str], folder: JobFolder) -> tuple[float, float, float]:
-    """Seconds of ours and of grep, the best of each; and the ratio in the middle of all rounds."""
+    """Return the best seconds of dstui and of grep, and the median ratio of all rounds."""
     times: list[tuple[float, float]] = []
     for _ in range(ROUNDS):
         theirs, count = seconds(
@@ -152,7 +152,7 @@ def in_turns(ours: Callable[[], int], options: list[str], folder: JobFolder) -> 
     return min(t[0] for t in times), min(t[1] for t in times), statistics.median(a / b for a, b in times)
 
 
-def test_ten_gigabytes_are_open_at_their_end_within_half_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ten_gigabytes_open_at_their_end_within_half_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = running_job(tmp_path / "job", 1)
     with folder.log(0).open("wb") as log:
         for place in range(0, 10**10, 10**6):

@@ -1,10 +1,9 @@
-"""How fast a machine is known.
+"""Time of a probe of the machine.
 
     python tests/bench/bench_machine.py
 
-The claims: a snapshot of this machine takes less than 300 ms; NVML's calls for eight GPUs behind switches less than 60 ms (over the
-compiled stand-in for the driver's library); the live stream of eight GPUs less than 2 % of a core. Prints milliseconds, and the ratio
-to an interpreter's start.
+The claims: a snapshot of this machine takes less than 300 ms; NVML's calls for eight GPUs behind switches less than 60 ms (over the fake
+driver library); the live stream of eight GPUs less than 2 % of a core. Prints milliseconds, and the ratio to an interpreter's start.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ WATCHED = 5.0
 
 
 def median(work: Callable[[], object], times: int = 7) -> float:
-    """Milliseconds, the middle of several tries."""
+    """Return the median of several runs in milliseconds."""
     spent = []
     for _ in range(times):
         began = time.perf_counter()
@@ -43,12 +42,12 @@ def median(work: Callable[[], object], times: int = 7) -> float:
 
 
 def run(command: list[str], environment: dict[str, str]) -> None:
-    """One program, its output dropped."""
+    """Run a program and drop its output."""
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
 
 
 def stream_share(environment: dict[str, str]) -> float:
-    """The share of one core that the stream takes, its reader included."""
+    """Return the share of one core that the stream takes, including its reader."""
     with Live(1.0, environment) as stream:
         child = psutil.Process(stream.pid)
         while not stream.poll():
@@ -61,7 +60,7 @@ def stream_share(environment: dict[str, str]) -> float:
 
 
 def main() -> int:
-    """Measure; 1 where a claim does not hold."""
+    """Measure; return 1 if a claim does not hold."""
     with tempfile.TemporaryDirectory() as folder:
         library = fakenvml.build(Path(folder))
         profile = library / "profile"

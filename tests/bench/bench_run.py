@@ -1,9 +1,9 @@
-"""What `dstui run` costs: the same launch with and without it, in pairs. Prints seconds and ratios; run it on an idle machine.
+"""Cost of `dstui run`: the same launch with and without it, in pairs. Prints seconds and ratios; run it on an idle machine.
 
     python tests/bench/bench_run.py
 
-The claim: a script whose launch takes as long as the launcher needs to start at all takes at most 2x; ranks that train for minutes pay the
-same seconds once. What is no launch (`python -c pass` by its stand-in) costs a shell.
+The claim: at most 2x for a script whose launch takes only as long as the launcher needs to start; ranks that train for minutes pay the same
+seconds once. A command that is no launch (`python -c pass` by its stand-in) costs a shell.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLAIM = 2.0
 
 
 def once(folder: Path, text: str, *before: str) -> float:
-    """Seconds of one run."""
+    """Return the seconds of one run."""
     env = {**os.environ, "DS_ACCELERATOR": "cpu", "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"}
     start = time.perf_counter()
     subprocess.run([*before, "bash", "-c", text], cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
@@ -35,7 +35,7 @@ def once(folder: Path, text: str, *before: str) -> float:
 
 
 def main() -> int:
-    """Alternate, so that a busy moment hits both alike; 1 where the claim does not hold."""
+    """Alternate, so that interference affects both equally; return 1 if the claim does not hold."""
     worst = 0.0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""What a table of 2,000 ended runs costs, beside reading their records: the first time, and each time after. `python tests/bench/bench_runs.py`."""
+"""Cost of a table of 2,000 ended runs, compared to reading their records: the first time, and later. `python tests/bench/bench_runs.py`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dstui.runs.find import find_runs
 from dstui.runs.kept import Kept
 from dstui.runs.run import link
 from dstui.runs.table import cells, lines, ordered
-from tests.jobs.made import made
+from tests.jobs.made import make_job
 
 COUNT = 2000
 LIMIT = 4.0
-"""The table, as a multiple of reading the records alone,"""
+"""Allowed time of the table as a multiple of reading the records,"""
 FIRST_LIMIT = 30.0
 """and the first time, when each Plan and the end of a log of each run are read."""
 
 
 def listed() -> int:
-    """Make the whole table; how many runs it has."""
+    """Create the whole table and return its number of runs."""
     kept = Kept()
     found = find_runs(kept)
     link(found)
@@ -33,13 +33,13 @@ def listed() -> int:
     return len(made_of) - 1
 
 
-def test_2000_runs_are_listed_in_about_a_second() -> None:
+def test_listing_2000_runs_takes_about_a_second() -> None:
     log = {rank: "".join(f"step {n}/100 loss {n} 1234 tokens/s\n" for n in range(100)) for rank in (0, 1)}
     with tempfile.TemporaryDirectory() as place:
         os.environ |= {"XDG_CACHE_HOME": f"{place}/cache", "XDG_STATE_HOME": f"{place}/state"}
         os.chdir(place)
         for number in range(COUNT):
-            made(Path(place) / "dstui_runs" / f"tiny-{number:04}", logs=log)
+            make_job(Path(place) / "dstui_runs" / f"tiny-{number:04}", logs=log)
         took = []
         for work in (runs, listed, listed):
             start = time.perf_counter()
@@ -55,4 +55,4 @@ def test_2000_runs_are_listed_in_about_a_second() -> None:
 
 
 if __name__ == "__main__":
-    test_2000_runs_are_listed_in_about_a_second()
+    test_listing_2000_runs_takes_about_a_second()

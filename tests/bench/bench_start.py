@@ -1,4 +1,4 @@
-"""How long dstui takes to say its version, against an interpreter that does nothing. Prints ratios; run it on an idle machine.
+"""Time of `dstui --version`, compared to an interpreter that does nothing. Prints ratios; run it on an idle machine.
 
     python tests/bench/bench_start.py
 
@@ -28,14 +28,14 @@ CLAIMS = {"dstui --version": 3, "dstui --headless --dry-run": 12}
 
 
 def once(command: list[str]) -> float:
-    """Seconds of one run."""
+    """Return the seconds of one run."""
     start = time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env={**os.environ})
     return time.perf_counter() - start
 
 
 def main() -> int:
-    """Interleave all commands, so that a busy moment hits them alike."""
+    """Interleave all commands, so that interference affects them equally."""
     times: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for _ in range(ROUNDS + 1):
         for name, command in COMMANDS.items():

@@ -1,8 +1,8 @@
-"""What supervision costs: CPU time of the supervisor and the shims against the job's own, over a real run of half a minute.
+"""Cost of supervision: CPU time of the supervisor and the shims compared to the job's own, over a real run of half a minute.
 
     python tests/bench/bench_supervision.py
 
-The claim: under 2 % of the run's wall time on one core. Reads utime and stime of the processes from /proc, once a tenth of a second.
+The claim: under 2 % of the run's wall time on one core. Reads utime and stime of the processes from /proc every tenth of a second.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def cpu(pid: int) -> float:
-    """Seconds of CPU of one process, 0 where it is gone."""
+    """Return the CPU seconds of a process; 0 if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -30,7 +30,7 @@ def cpu(pid: int) -> float:
 
 
 def main() -> int:
-    """Run it; 1 where the claim does not hold."""
+    """Measure; return 1 if the claim does not hold."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "probe.py").write_text(SCRIPT.format(SECONDS))
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def watched(run: Path) -> list[int]:
-    """The supervisor and the shims of a job."""
+    """Return the pids of a job's supervisor and shims."""
     pids = []
     for file in [run / "status.json", *(run / "ranks").glob("*.json")]:
         try:

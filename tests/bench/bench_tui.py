@@ -1,9 +1,9 @@
-"""How fast the screen is, as ratios to the simplest Textual apps, measured in turns in one run.
+"""Speed of the TUI as ratios to the simplest Textual apps, measured alternately in one run.
 
     python -m pytest tests/bench/bench_tui.py -s
 
 First frame: the steps and the form are painted. Settled: nothing more is written. Key to painted: from a key typed in a form to the
-preview of a hundred lines that follows from it, against an Input and a Label that repeats it.
+resulting preview of a hundred lines, compared to an Input with a Label that repeats it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.terminal import Terminal
 
 RUNS = 9
 FRAMES = 2 / 60
-"""Seconds of two frames: an echo takes that long unless the screen has been idle, then Textual paints at once."""
+"""Seconds of two frames: an echo takes that long unless the screen has been idle, when Textual paints at once."""
 HELLO = """\
 from textual.app import App
 from textual.widgets import Label
@@ -61,12 +61,12 @@ SECTIONS = (
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    """Without .pyc files everything would be measured but the programs."""
+    """Compile all modules; otherwise compilation would be measured."""
     compileall.compile_dir(str(Path(dstui.__file__).parent), quiet=1)
 
 
 def start(kind: str, plan: Path) -> tuple[float, float]:
-    """Seconds to the first frame and to the last output."""
+    """Return the seconds to the first frame and to the last output."""
     argv = [sys.executable, "-c", HELLO] if kind == "hello" else [sys.executable, "-m", "dstui", str(plan)]
     terminal = Terminal(argv)
     try:
@@ -76,13 +76,13 @@ def start(kind: str, plan: Path) -> tuple[float, float]:
         terminal.close()
 
 
-def test_the_first_frame_is_painted_within_twice_the_simplest_app(plan: Path) -> None:
+def test_first_frame_takes_at_most_twice_the_simplest_app(plan: Path) -> None:
     first: dict[str, list[float]] = {"hello": [], "dstui": []}
     settled: dict[str, list[float]] = {"hello": [], "dstui": []}
     for run in range(RUNS + 1):
         for kind, times in first.items():
             a, b = start(kind, plan)
-            if run:  # the first one warms the page cache
+            if run:  # the first one fills the page cache
                 times.append(a)
                 settled[kind].append(b)
     a, b = ratio(first), ratio(settled)
@@ -96,8 +96,8 @@ def ratio(times: dict[str, list[float]], top: str = "dstui", bottom: str = "hell
 
 
 def echo_times(argv: list[str], prepare: Callable[[Terminal], None], before_value: str, count: int = 20) -> list[float]:
-    """From each key to the moment at which what follows from it is written, after the text `before_value`."""
-    terminal = Terminal(argv, env={"XDG_STATE_HOME": tempfile.mkdtemp()})  # the last one's unsaved edits are not offered
+    """Return the seconds from each key to the moment when its result is written, after the text `before_value`."""
+    terminal = Terminal(argv, env={"XDG_STATE_HOME": tempfile.mkdtemp()})  # unsaved edits of the last one are not offered
     try:
         prepare(terminal)
         times = []
@@ -116,7 +116,7 @@ def echo_times(argv: list[str], prepare: Callable[[Terminal], None], before_valu
         terminal.close()
 
 
-def test_the_preview_follows_a_key_within_two_frames(plan: Path) -> None:
+def test_preview_follows_a_key_within_two_frames(plan: Path) -> None:
     def open_field(terminal: Terminal) -> None:
         terminal.wait("1 · Machine", "quit")
         terminal.settle(0.5)
@@ -142,7 +142,7 @@ def test_the_preview_follows_a_key_within_two_frames(plan: Path) -> None:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    """A Plan whose ds_config.json has a hundred lines: the quickstart's keys, and further sections with DeepSpeed's defaults."""
+    """Write a Plan whose ds_config.json has a hundred lines: the quickstart's keys, and further sections with DeepSpeed's defaults."""
     from dstui.documents.plan_files import find_plan
     from dstui.plan.catalogue import KEYS
 

@@ -1,9 +1,9 @@
-"""From the paste to the first forecast: published launches imported as they stand, forecast on a recorded machine, as a table.
+"""Import published launches unchanged, forecast them on a recorded machine, and print a table.
 
     python tests/bench/first_forecast.py launches.jsonl machine.json [COUNT]
 
 Each line of the first file is a launch: id, repo, path, kind (script or block), cwd, text, and the files beside it (name -> text or null).
-A launch without a forecast must say what is missing; the exit status is 1 where one says nothing.
+A launch without a forecast must report what is missing; the exit status is 1 if one does not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GIB = 2**30
 
 
 def lay_out(launch: dict[str, Any], root: Path) -> tuple[Path, str]:
-    """Write a launch and its files; the folder that it is run in, and what is imported there (- is standard input)."""
+    """Write a launch and its files; return its working folder and the argument to import (- is standard input)."""
     for name, text in launch["files"].items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def lay_out(launch: dict[str, Any], root: Path) -> tuple[Path, str]:
 
 
 def forecast(launch: dict[str, Any], machine: Path) -> tuple[str, str]:
-    """What a launch comes to: fits, tight, too big, none or refused, with the numbers or the reason."""
+    """Return a launch's result (fits, tight, too big, none or refused) with the numbers or the reason."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         folder, source = lay_out(launch, root)
@@ -62,7 +62,7 @@ def forecast(launch: dict[str, Any], machine: Path) -> tuple[str, str]:
 
 
 def main(launches: str, machine: str, count: str = "40") -> int:
-    """Print the table; 1 where a launch has neither a forecast nor a reason."""
+    """Print the table; return 1 if a launch has neither a forecast nor a reason."""
     every = [json.loads(line) for line in Path(launches).read_text().splitlines()]
     chosen = [launch for launch in every if launch.get("expect", "import") == "import"]
     chosen = chosen[:: max(len(chosen) // int(count), 1)][: int(count)]  # spread over the repositories

@@ -1,12 +1,12 @@
-"""What one layer of each family keeps for the backward pass, measured: writes dstui/forecast/data/activations.json.
+"""Measure what one layer of each model family keeps for the backward pass; writes dstui/forecast/data/activations.json.
 
     python tests/bench/measure_activations.py [FAMILY…]
 
-Real forward and backward passes of transformers' own modules on the CPU, in bf16, with the bytes that torch's allocator reports. Per
-token and layer they are sums of the layer's widths: of the hidden state, of the attention (heads x head size), of the MLP. Several
-sizes give these coefficients; what is left over is printed. `eager` is what a layer needs more per head and position where the matrix
-of attention is held. Dropout is as the family has it, but for that of the attention, for which the CPU has no fused kernel. Run it
-again for a new family or a new release of transformers.
+Runs real forward and backward passes of transformers' modules on the CPU, in bf16, with the bytes that torch's allocator reports. Per
+token and layer they are sums of the layer's widths: of the hidden state, of the attention (heads x head size), of the MLP. Several sizes
+give these coefficients; the residual is printed. `eager` is what a layer additionally needs per head and position if the attention matrix
+is stored. Dropout is as in the family, except for that of the attention, for which the CPU has no fused kernel. Run it again for a new
+family or a new release of transformers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def config_of(family: str, size: Size, layers: int, attention: str) -> Any:
-    """A configuration of this size, with every family's own names."""
+    """Return a configuration of this size, with every family's own names."""
     hidden, heads, of_head, width = size
     ends = {"bos_token_id": 0, "eos_token_id": 0}
     drops = dict.fromkeys(("attn_pdrop", "attention_dropout", "attention_probs_dropout_prob"), 0.0)
@@ -69,14 +69,14 @@ def config_of(family: str, size: Size, layers: int, attention: str) -> Any:
 
 
 def used_by(size: Size) -> int:
-    """How many of four experts a token goes through."""
+    """Return how many of four experts a token passes through."""
     return 1 + size[1] % 3
 
 
 def measured(
     family: str, size: Size, layers: int, *, checkpointing: bool, frozen: bool = False, attention: str = "", dtype: Any = torch.bfloat16
 ) -> tuple[float, float]:
-    """Bytes per token that live when the forward pass has ended, and the most of the backward pass beside the inputs of the layers."""
+    """Return the bytes per token alive after the forward pass, and the peak of the backward pass besides the layers' inputs."""
     torch.manual_seed(0)
     config = config_of(family, size, layers, attention or ("eager" if family in EAGER_ONLY else "sdpa"))
     model = AutoModel.from_config(config, dtype=dtype)
@@ -119,8 +119,10 @@ def mark(name: str) -> None:
 
 
 def terms(family: str, size: Size, own_heads: bool) -> list[float]:
-    """Widths of one layer: hidden, attention, MLP (of all experts that a token goes through), hidden of each expert, heads x positions.
-    Where the attention is always as wide as the hidden state, and the MLP four times that, one number stands for all."""
+    """Return the widths of one layer: hidden, attention, MLP (of a token's experts), hidden of each expert, heads x positions.
+
+    If the attention is always as wide as the hidden state, and the MLP four times that, one number stands for all.
+    """
     hidden, heads, of_head, width = size
     used = used_by(size) if MODELS[family].keys() & {"num_experts", "num_local_experts"} else 0
     mlp = 0 if family == "bloom" else width * (used + (family == "qwen2_moe")) if used else width
@@ -128,8 +130,11 @@ def terms(family: str, size: Size, own_heads: bool) -> list[float]:
 
 
 def fitted(family: str, values: list[float], least: list[float] | None = None) -> list[float]:
-    """The coefficients of the widths; whether the family heeds head_dim is seen by which fits better. Where no widths explain what is
-    measured (T5's bias of the positions is one for all layers), a third more than `least`."""
+    """Return the coefficients of the widths.
+
+    Whether the family uses head_dim follows from which fits better. If no widths explain the measurement (T5's position bias is shared by
+    all layers), returns a third more than `least`.
+    """
     tries = []
     for own_heads in (False, True):
         rows = numpy.array([terms(family, size, own_heads) for size in SIZES], dtype=float)
@@ -141,7 +146,7 @@ def fitted(family: str, values: list[float], least: list[float] | None = None) -
 
 
 def of_layer(family: str, size: Size, **how: Any) -> tuple[float, float]:
-    """Bytes per token that a layer keeps, and that its recomputation and backward pass need."""
+    """Return the bytes per token that a layer keeps, and that its recomputation and backward pass need."""
     two, _ = measured(family, size, 2, checkpointing=False, **how)
     four, _ = measured(family, size, 4, checkpointing=False, **how)
     _, most = measured(family, size, 2, checkpointing=True, **how)
@@ -149,7 +154,7 @@ def of_layer(family: str, size: Size, **how: Any) -> tuple[float, float]:
 
 
 def family_of(family: str) -> dict[str, list[float]]:
-    """All that is measured of a family."""
+    """Return all measurements of a family."""
     found: dict[str, list[float]] = {}
     ways: dict[str, dict[str, Any]] = {"": {}, "_frozen": {"frozen": True}, "_fp32": {"dtype": torch.float32}}
     for name, how in ways.items():

@@ -1,12 +1,12 @@
-"""The forecast against `torch.cuda.max_memory_allocated`, for a grid of models and plans, where a GPU is at hand.
+"""Compare the forecast to `torch.cuda.max_memory_allocated` for a grid of models and plans; needs a GPU.
 
     python tests/bench/measure_gpu.py [--gpus N] [--out measured_gpu.csv]
 
-Each plan is launched by DeepSpeed's launcher in processes of its own (fresh contexts), trains three steps on random tokens with random
-weights, and rank 0 tells the peaks. A run that is out of memory is a row too. Prints forecast and measurement with the median and the
-worst error, and every plan called "fits" that ran out of memory; keep the table in the repository with device, versions and date.
+Each plan is launched by DeepSpeed's launcher in new processes (fresh contexts), trains three steps on random tokens with random weights,
+and rank 0 reports the peaks. A run that is out of memory is a row too. Prints forecast and measurement with the median and the worst
+error, and every plan called "fits" that ran out of memory; keep the table in the repository with device, versions and date.
 
-No GPU was at hand when this was written: the table of CPU ranks (tests/long/test_forecast_ranks.py) stands in for it so far.
+No GPU was available when this was written: the table of CPU ranks (tests/long/test_forecast_ranks.py) replaces it so far.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MODELS = {
     "meta-llama/Llama-3.2-3B": 2048,
     "meta-llama/Llama-3.1-8B": 2048,
 }
-"""Presets and the sequence they are trained with; built from their configurations, no weights are fetched."""
+"""Presets and the sequence they are trained with; built from their configurations, without downloading weights."""
 ZEROS: tuple[dict[str, Any], ...] = (
     {"stage": 0},
     {"stage": 1},
@@ -45,7 +45,7 @@ GIB = 1 << 30
 
 
 def grid() -> Iterator[tuple[str, dict[str, Any], bool, int]]:
-    """Model, ZeRO, checkpointing, micro-batch."""
+    """Yield model, ZeRO section, checkpointing, micro-batch."""
     for model in MODELS:
         for zero in ZEROS:
             yield model, zero, True, 2
@@ -59,7 +59,7 @@ def config_of(zero: dict[str, Any], micro: int) -> dict[str, Any]:
 
 
 def rank(request: dict[str, Any], out: Path) -> None:
-    """What each rank does: three steps; rank 0 writes what was measured."""
+    """Run three steps as a rank; rank 0 writes the measurements."""
     import deepspeed
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -87,7 +87,7 @@ def rank(request: dict[str, Any], out: Path) -> None:
 
 
 def measured(request: dict[str, Any], gpus: int) -> dict[str, Any]:
-    """One plan, in processes of its own."""
+    """Measure one plan in new processes."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "answer.json"
         launch = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", str(gpus), __file__]
@@ -97,7 +97,7 @@ def measured(request: dict[str, Any], gpus: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure the grid; 2 without a GPU, 1 where a plan called "fits" ran out of memory."""
+    """Measure the grid; return 2 without a GPU, 1 if a plan called "fits" ran out of memory."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--gpus", type=int)
     parser.add_argument("--out", type=Path, default=Path("measured_gpu.csv"))

@@ -1,10 +1,10 @@
-"""Measure what the small kernels of one layer of each family move: adds `forward` and `backward` to dstui/forecast/data/activations.json.
+"""Measure the memory traffic of small kernels in a layer of each family; adds it to dstui/forecast/data/activations.json.
 
     python tests/bench/measure_moves.py [FAMILY…]
 
-Norms, rotary positions, activation functions and residuals of transformers' own modules only move bytes: each reads and writes its
-tensors whole, so a GPU's memory bounds it. Counted are the bytes of the arguments and results of each of torch's operations in bf16,
-without matrix products, fused attention and views; like the bytes that are kept, they are sums of the layer's widths.
+Norms, rotary positions, activation functions and residuals of transformers' modules only move bytes: each reads and writes whole tensors,
+so a GPU's memory bandwidth limits it. Counts the bytes of the arguments and results of each of torch's operations in bf16, without matrix
+products, fused attention and views; like the bytes that are kept, they are sums of the layer's widths.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from torch.utils._pytree import tree_leaves
 from transformers import AutoModel
 
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "linear", "embedding"})
-"""What is counted by its operations."""
+"""Families that are counted by their operations."""
 VIEWS = frozenset(
     """view _unsafe_view t transpose permute expand slice select unsqueeze squeeze detach alias split as_strided unbind chunk narrow lift_fresh
     empty empty_like new_empty new_empty_strided _local_scalar_dense""".split()  # noqa: SIM905
 )
 NOT_MEASURED = ("bloom",)
-"""MPT is judged by it, whose kernels are fused (llm-foundry)."""
+"""Used for MPT, whose kernels are fused (llm-foundry)."""
 
 
 class Counter(TorchDispatchMode):
@@ -61,13 +61,13 @@ def moved(family: str, size: kept.Size, layers: int, attention: str) -> tuple[fl
 
 
 def of_layer(family: str, size: kept.Size, attention: str) -> tuple[float, float]:
-    """Return the same of one layer."""
+    """Return the bytes per token of one layer."""
     two, four = (moved(family, size, layers, attention) for layers in (2, 4))
     return (four[0] - two[0]) / 2, (four[1] - two[1]) / 2
 
 
 def moves_of(family: str) -> dict[str, list[float]]:
-    """Return all that is measured of a family."""
+    """Return all measurements of a family."""
     fused = "eager" if family in kept.EAGER_ONLY else "sdpa"
     pairs = [of_layer(family, size, fused) for size in kept.SIZES]
     found = {name: kept.fitted(family, [pair[way] for pair in pairs]) for way, name in enumerate(("forward", "backward"))}

@@ -1,9 +1,9 @@
-"""One case for each rule: a configuration that fires it, and one that just does not.
+"""One case per rule: a configuration that triggers it, and one that just does not.
 
-Keys are dotted paths, written into a base of one sample per rank. `ranks`, `machine`, `reader`, `version`, `plan` (more lines of
-a Plan's YAML), `script` (the text of the training script; "-" for one that is not there) and `model` (a config.json) say what else the rule looks at.
-`proof` says how the real DeepSpeed shows the error on CPU ranks: by `parse`
-(the default where the rule says so), by `init` (its `deepspeed.initialize`, with `steps` steps where it dies later), or not here.
+Keys are dotted paths, written into a base of one sample per rank. `ranks`, `machine`, `reader`, `version`, `plan` (more lines of a Plan's
+YAML), `script` (the text of the training script; "-" for a missing one) and `model` (a config.json) are further inputs of the rule.
+`proof` says how the real DeepSpeed shows the error on CPU ranks: by `parse` (the default if the rule says so), by `init` (its
+`deepspeed.initialize`, with `steps` steps if it fails later), or not here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.machines import NO_GPU
 
 
 def gpus(count: int, name: str = "NVIDIA H100 80GB HBM3", capability: str = "9.0", memory: int = 80 * GIB, **more: Any) -> Machine:
-    """A machine with some GPUs of one kind."""
+    """Return a machine with some GPUs of one kind."""
     return machines.machine(*machines.gpus(count, name=name, compute_capability=capability, memory_total=memory), **more)
 
 
@@ -59,7 +59,7 @@ CLASSES = ACCELERATED + "\naccelerate: {deepspeed_config: {deepspeed_moe_layer_c
 
 @dataclass(frozen=True)
 class Case:
-    """A rule's code, what fires it and what just does not."""
+    """A rule's code, what triggers it and what just does not."""
 
     code: str
     fires: dict[str, Any] = field(default_factory=dict)
@@ -86,14 +86,14 @@ class Case:
     beneath_passes: Beneath = NOTHING
 
     def config(self, which: str) -> dict[str, Any]:
-        """The configuration that fires or passes."""
+        """Return the configuration that triggers the rule or passes."""
         config: dict[str, Any] = {} if self.bare else {"train_micro_batch_size_per_gpu": 1}
         for path, value in getattr(self, which).items():
             put(config, path, value)
         return config
 
     def facts(self, which: str) -> ScriptFacts | NoScript | None:
-        """What a look into the script that fires or passes finds."""
+        """Return the facts about the script that triggers the rule or passes."""
         text = self.script_passes if which == "passes" and self.script_passes is not None else self.script
         return NoScript(Path("/t.py")) if text == "-" else inspect_script(text) if text else None
 
@@ -113,12 +113,12 @@ SCHEDULER = "scheduler"
 
 
 def with_adam(**values: Any) -> dict[str, Any]:
-    """An optimizer that needs no compiler, and more keys (`__` stands for a dot)."""
+    """Return an optimizer that needs no compiler, and more keys (`__` stands for a dot)."""
     return {**ADAM, **{path.replace("__", "."): value for path, value in values.items()}}
 
 
 def at_stage(stage: int, more: dict[str, Any] | None = None) -> dict[str, Any]:
-    """An optimizer that needs no compiler at a ZeRO stage."""
+    """Return an optimizer that needs no compiler, at a ZeRO stage."""
     return {**ADAM, STAGE: stage, **(more or {})}
 
 
@@ -703,12 +703,12 @@ STRICT = "p = argparse.ArgumentParser()\np.add_argument('--n')\np.parse_args()\n
 
 
 def cluster(lines: str) -> str:
-    """A Plan with a cluster section."""
+    """Return a Plan with a cluster section."""
     return f"{SCRIPT}\ncluster: {{{lines}}}"
 
 
 def trainer(words: str) -> str:
-    """A Plan whose script is the Trainer's, with some arguments."""
+    """Return a Plan for a Trainer script with some arguments."""
     return f"job: {{script: t.py, integration: trainer, args: [--deepspeed, '{{ds_config}}', --per_device_train_batch_size, '1', {words}]}}"
 
 

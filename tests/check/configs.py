@@ -1,4 +1,4 @@
-"""Hypothesis strategies for DeepSpeed configurations: every key of a catalogue, valid and odd values, several at once."""
+"""Hypothesis strategies for DeepSpeed configurations: every key of a catalogue, valid and odd values, alone and combined."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = st.sampled_from((1, 1, 1, 2, 2, 3, 4, 8))
 
 
 def good(record: Mapping[str, Any]) -> st.SearchStrategy[Any]:
-    """Values that a key takes."""
+    """Return valid values of a key."""
     kind, allowed = str(record["type"]), record.get("choices")
     if record["path"] == "optimizer.type":
         return st.sampled_from(TYPES[:8])
@@ -49,8 +49,8 @@ def good(record: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def configs(draw: st.DrawFn, records: Sequence[Mapping[str, Any]], gone: Sequence[str] = ()) -> dict[str, Any]:
-    """A configuration with a batch that mostly fits, some keys with good values, and a few odd ones."""
+def configs(draw: st.DrawFn, records: Sequence[Mapping[str, Any]], removed: Sequence[str] = ()) -> dict[str, Any]:
+    """Draw a configuration with a mostly consistent batch, some keys with valid values, and a few odd ones."""
     config: dict[str, Any] = {}
     if draw(st.integers(0, 9)) != 6:
         config["train_micro_batch_size_per_gpu"] = draw(SMALL)
@@ -66,13 +66,13 @@ def configs(draw: st.DrawFn, records: Sequence[Mapping[str, Any]], gone: Sequenc
     if draw(st.integers(0, 7)) == 5:
         parent = draw(st.sampled_from([r["path"] for r in records if str(r["type"]).startswith("section")] + [""]))
         put(config, f"{parent}.{draw(st.sampled_from(NAMES))}".lstrip("."), draw(st.sampled_from(ODD)))
-    if gone and draw(st.integers(0, 40)) == 23:
-        put(config, draw(st.sampled_from(gone)), draw(st.sampled_from(ODD)))
+    if removed and draw(st.integers(0, 40)) == 23:
+        put(config, draw(st.sampled_from(removed)), draw(st.sampled_from(ODD)))
     return config
 
 
 def spelling(record: Mapping[str, Any]) -> st.SearchStrategy[str]:
-    """The path of a key, now and then with its Python name."""
+    """Return the path of a key, sometimes with its Python name."""
     path = str(record["path"])
     if "python_name" not in record:
         return st.just(path)
@@ -80,7 +80,7 @@ def spelling(record: Mapping[str, Any]) -> st.SearchStrategy[str]:
 
 
 def put(config: dict[str, Any], path: str, value: Any) -> None:
-    """Write a value at a dotted path where its parents are sections or missing."""
+    """Write a value at a dotted path if its parents are sections or missing."""
     *parents, last = path.split(".")
     at: Any = config
     for name in parents:

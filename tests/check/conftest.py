@@ -1,4 +1,4 @@
-"""What the tests of the checks share: one warm child that asks the installed DeepSpeed."""
+"""Shared by the tests of the checks: one child process that has imported DeepSpeed and parses configurations."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from dstui.check.reference import ReferenceChecker
 
 @pytest.fixture(scope="session")
 def deepspeed() -> Iterator[ReferenceChecker]:
-    """The installed DeepSpeed's parser."""
+    """Return the installed DeepSpeed's parser."""
     with ReferenceChecker() as reference:
         yield reference

@@ -1,4 +1,4 @@
-"""Comparing our verdict with DeepSpeed's, and what the installed DeepSpeed itself says its keys are."""
+"""Compare dstui's verdict with DeepSpeed's, and read the keys that the installed DeepSpeed declares."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXTRACT = Path(dstui.__file__).parent / "reference" / "extract.py"
 
 @dataclass
 class Tally:
-    """How often we agree, and every case in which we do not."""
+    """The number of agreements, and every case of disagreement."""
 
     taken: int = 0
     refused: int = 0
@@ -33,7 +33,7 @@ class Tally:
 
 
 def compare(config: dict[str, Any], ranks: int, version: str, reference: ReferenceChecker, tally: Tally) -> None:
-    """One configuration, both verdicts."""
+    """Compare both verdicts on a configuration."""
     theirs = reference.validate(config, ranks)
     findings = check_config(config, NO_GPU, world_size=ranks, deepspeed_version=version)
     refused = [f for f in findings if f.severity == "error" and f.when == "parse"]
@@ -48,7 +48,7 @@ def compare(config: dict[str, Any], ranks: int, version: str, reference: Referen
 
 
 def live_records(path: str = "") -> dict[str, Any]:
-    """The keys as the DeepSpeed at hand declares them now, not as the catalogue remembers them."""
+    """Return the keys that the installed DeepSpeed declares, as opposed to those in the catalogue."""
     env = {**os.environ, "PYTHONPATH": path} if path else None
     done = subprocess.run([sys.executable, str(EXTRACT)], capture_output=True, text=True, check=True, env=env, timeout=120)
     facts: dict[str, Any] = json.loads(done.stdout)

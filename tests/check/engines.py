@@ -1,4 +1,4 @@
-"""Configurations of which the parser has little to say, and `deepspeed.initialize` more."""
+"""Configurations that DeepSpeed's parser accepts, but `deepspeed.initialize` may refuse."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ KEYS = {
 
 @st.composite
 def engines(draw: st.DrawFn) -> dict[str, object]:
-    """A configuration of which the parser has little to say, and `initialize` more."""
+    """Draw a configuration that the parser accepts, but `initialize` may refuse."""
     config: dict[str, object] = {"train_micro_batch_size_per_gpu": 1, **copy.deepcopy(ADAM)}
     put(config, "zero_optimization.stage", draw(st.sampled_from((0, 1, 2, 3))))
     for path in draw(st.lists(st.sampled_from(sorted(KEYS)), max_size=4, unique=True)):
@@ -102,10 +102,10 @@ def engines(draw: st.DrawFn) -> dict[str, object]:
 
 
 def difference(config: dict[str, object], engine: ReferenceChecker) -> str:
-    """How our verdict differs from `deepspeed.initialize` on two CPU ranks; empty where it does not."""
+    """Return how dstui's verdict differs from `deepspeed.initialize` on two CPU ranks; empty if it does not."""
     theirs = engine.validate(config, 2)
     if theirs.message == "Type fp16 is not supported on your device.":
-        return ""  # the word of this processor, which another would not give; it says nothing of the configuration
+        return ""  # depends on this CPU, not on the configuration
     ours = [
         f
         for f in check_config(config, add_float_types(NO_GPU, engine.types()), world_size=2)

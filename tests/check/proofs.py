@@ -1,4 +1,4 @@
-"""Which rules are shown by the real DeepSpeed, and which rest on a reading of its source: `python tests/check/proofs.py`."""
+"""List which rules the real DeepSpeed proves and which rest on its source: `python tests/check/proofs.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOW = {
 
 
 def how(rule: Rule) -> str:
-    """By what a rule is proven."""
+    """Return how a rule is proven."""
     if rule.severity != "error":
         return "said"
     if rule.code in {case.code for case in PARSED}:
@@ -29,7 +29,7 @@ def how(rule: Rule) -> str:
 
 
 def main() -> None:
-    """Print every rule, by how it is proven."""
+    """Print every rule, grouped by proof."""
     listed: dict[str, list[Rule]] = defaultdict(list)
     for rule in (*RULES.values(), *ACCELERATE.values()):
         listed[how(rule)].append(rule)

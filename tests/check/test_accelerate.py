@@ -1,4 +1,4 @@
-"""The rules for accelerate YAML, each with what fires it and what just does not, and their fixes."""
+"""Rules for accelerate YAML: what triggers each and what just does not, and their fixes."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 def keys_of(config: dict[str, Any]) -> str:
-    """What a case is about: the keys that it has beside the usual ones."""
+    """Return the keys that a case has besides the usual ones."""
     names = [*config.get("deepspeed_config", {}), *(name for name in config if name not in BASE and name != "deepspeed_config")]
     return ",".join(names or config)
 
 
 @pytest.mark.parametrize(("code", "fires", "passes"), CASES, ids=[f"{code}-{keys_of(fires)}" for code, fires, _ in CASES])
-def test_a_rule_fires_and_just_does_not_and_its_fix_helps(code: str, fires: dict[str, Any], passes: dict[str, Any]) -> None:
+def test_rule_triggers_or_just_does_not_and_its_fix_helps(code: str, fires: dict[str, Any], passes: dict[str, Any]) -> None:
     before = check_accelerate(fires)
     fired = [finding for finding in before if finding.code == code]
     assert fired
@@ -89,20 +89,20 @@ def test_a_rule_fires_and_just_does_not_and_its_fix_helps(code: str, fires: dict
             assert not errors(after) - errors(before)
 
 
-def test_a_device_in_capitals_is_taken_as_accelerate_takes_it() -> None:
+def test_uppercase_device_is_treated_as_accelerate_does() -> None:
     assert not [f for f in check_accelerate(ds(zero_stage=3, offload_param_device="CPU")) if f.severity != "info"]
     assert [f.code for f in check_accelerate(ds(zero_stage=2, offload_param_device="CPU")) if f.severity == "warning"] == ["AC019"]
     assert "AC011" in {f.code for f in check_accelerate(ds(zero_stage=3, offload_optimizer_device="NVMe"))}
 
 
-def test_what_a_number_of_steps_may_be_is_said_with_its_bound() -> None:
+def test_invalid_number_of_steps_is_reported_with_its_bound() -> None:
     (found,) = (f for f in check_accelerate(ds(gradient_accumulation_steps=0)) if f.code == "AC010")
     assert "must be a whole number, 1 or more" in found.message and "has to be greater than 0" in found.why
 
 
 @pytest.mark.parametrize("config", [yaml_with(machine_rank=1), nodes("pdsh", machine_rank=2)], ids=["one machine", "pdsh"])
-def test_a_rank_of_the_machine_that_accelerate_does_not_read_is_no_error(config: dict[str, Any]) -> None:
-    """Proven with accelerate itself in tests/long/test_accelerate_launch.py."""
+def test_machine_rank_that_accelerate_ignores_is_no_error(config: dict[str, Any]) -> None:
+    """tests/long/test_accelerate_launch.py proves it with accelerate itself."""
     assert [(f.code, f.severity) for f in check_accelerate(config) if f.path == "machine_rank"] == [("AC059", "info")]
 
 
@@ -110,14 +110,14 @@ def test_every_rule_has_a_case() -> None:
     assert {code for code, *_ in CASES} == set(RULES)
 
 
-def test_the_file_is_read_as_accelerate_reads_it_with_lines() -> None:
+def test_file_is_read_as_accelerate_reads_it_with_lines() -> None:
     found = read_accelerate("distributed_type: DEEPSPEED\nmixed_precision: no\ndeepspeed_config:\n  zero_stage: 2\n")
     assert found.config["mixed_precision"] is False
     assert found.line_of("deepspeed_config.zero_stage") == 4
     assert is_accelerate("compute_environment: X\n") and not is_accelerate("version: 1\njob: {}\n")
 
 
-def test_two_keys_on_one_line_are_said_to_be_so() -> None:
+def test_two_keys_on_one_line_are_reported() -> None:
     with pytest.raises(ConfigError, match="two keys on one line"):
         read_accelerate("distributed_type: DEEPSPEED\nfsdp_config: {}machine_rank: 0\n")
     for text, words in (("", "empty"), ("- a\n", "not a mapping"), ("a: [1\n", "not YAML")):
@@ -126,7 +126,7 @@ def test_two_keys_on_one_line_are_said_to_be_so() -> None:
 
 
 def dstui_check(folder: Path, text: str, **files: str) -> tuple[int, dict[str, list[tuple[str, int | None]]]]:
-    """The exit status, and of each file that was judged the codes with their lines."""
+    """Return the exit status and, for each checked file, the codes with their lines."""
     for name, content in {"acc.yaml": f"distributed_type: DEEPSPEED\nnum_processes: 4\n{text}\n", **files}.items():
         (folder / name.replace("__", ".")).write_text(content)
     done = command.dstui("check", "--json", "acc.yaml", cwd=folder)
@@ -134,7 +134,7 @@ def dstui_check(folder: Path, text: str, **files: str) -> tuple[int, dict[str, l
     return done.returncode, found
 
 
-def test_the_json_that_a_yaml_names_is_judged_at_its_own_lines(tmp_path: Path) -> None:
+def test_json_named_by_a_yaml_is_checked_with_its_own_lines(tmp_path: Path) -> None:
     text = "deepspeed_config: {deepspeed_config_file: ds.json}"
     code, found = dstui_check(
         tmp_path,
@@ -144,7 +144,7 @@ def test_the_json_that_a_yaml_names_is_judged_at_its_own_lines(tmp_path: Path) -
     assert code == 1 and found == {"acc.yaml": [], "ds.json": [("DS019", 4)]}
 
 
-def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_named_file_is_reported(tmp_path: Path) -> None:
     assert dstui_check(tmp_path, "deepspeed_config: {deepspeed_config_file: no.json}") == (1, {"acc.yaml": [("AC026", 3)]})
     two = "num_machines: 2\nmain_process_ip: n1\ndeepspeed_config:\n  deepspeed_multinode_launcher: pdsh\n  deepspeed_hostfile: hosts"
     assert dstui_check(tmp_path, two) == (0, {"acc.yaml": [("AC027", 7)]})
@@ -154,12 +154,12 @@ def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
     assert dstui_check(tmp_path, two, hosts="n1 slots=2\nn2 slots=2\n") == (0, {"acc.yaml": []})
 
 
-def test_a_file_as_a_web_page_shows_it_is_one_error_with_the_whole_text_as_its_fix(tmp_path: Path) -> None:
+def test_file_flattened_by_a_web_page_is_one_error_with_the_text_as_fix(tmp_path: Path) -> None:
     code, found = dstui_check(tmp_path, "compute\\_environment: LOCAL\\_MACHINE")
     assert (code, found) == (1, {"acc.yaml": [("AC002", 3)]})
 
 
-def test_the_accelerate_section_of_a_plan_is_judged_as_the_yaml_is() -> None:
+def test_accelerate_section_of_a_plan_is_checked_like_the_yaml() -> None:
     plan = load("version: 1\njob: {script: t.py, integration: accelerate}\naccelerate:\n  mixed_precision: fp32\n  zzz: 1\ndeepspeed: {}\n")
     found = {f.code: f for f in check_plan(plan)}
     assert (found["AC010"].path, found["AC010"].line, found["AC004"].path) == ("accelerate.mixed_precision", 4, "accelerate.zzz")
@@ -170,8 +170,8 @@ def test_the_accelerate_section_of_a_plan_is_judged_as_the_yaml_is() -> None:
     assert not {"AC010", "AC004"} & {f.code for f in check_plan(plan)}
 
 
-def test_auto_with_launch_flags_is_resolved_as_accelerate_does() -> None:
-    """What the real accelerate makes of them: tests/long/test_accelerate_training.py."""
+def test_auto_with_launch_flags_is_resolved_as_by_accelerate() -> None:
+    """tests/long/test_accelerate_training.py shows what accelerate makes of them."""
     flags = "{zero_stage: 3, offload_param_device: cpu, zero3_save_16bit_model: true}"
     zero = (
         "{stage: auto, offload_param: {device: auto}, offload_optimizer: {device: auto}, stage3_gather_16bit_weights_on_model_save: auto}"
@@ -195,20 +195,20 @@ MOE = {"model_type": "mixtral", "num_local_experts": 8, "hidden_size": 32}
 @pytest.mark.parametrize(
     ("version", "model", "severity"), [("0.19.8", "mixtral", "info"), ("0.16.9", "mixtral", "warning"), ("0.19.8", "unheard_of", "warning")]
 )
-def test_a_mixture_of_experts_at_stage_3_is_judged_by_what_the_release_gathers_whole(version: str, model: str, severity: str) -> None:
+def test_moe_at_stage_3_is_checked_for_what_the_release_gathers(version: str, model: str, severity: str) -> None:
     plan = load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 2, zero_optimization: {stage: 3}}\n")
     found = [f for f in check_plan(plan, deepspeed_version=version, model={**MOE, "model_type": model}) if f.code == "DS334"]
     assert [f.severity for f in found] == [severity]
 
 
-def test_a_number_that_follows_from_the_model_is_told_and_one_that_cannot_is_an_error() -> None:
+def test_value_derived_from_the_model_is_shown_and_an_underivable_one_is_an_error() -> None:
     plan = load(
         "version: 1\njob: {script: t.py, integration: accelerate}\n"
         "deepspeed: {train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3, reduce_bucket_size: auto}}\n"
     )
     told = next(f for f in check_plan(plan, model={"hidden_size": 32}) if f.code == "DS306")
     assert told.severity == "info" and told.message.endswith("= 1,024")
-    for name in ("n_embd", "d_model", "dim"):  # GPT-2, T5, DistilBERT: transformers knows them as hidden_size
+    for name in ("n_embd", "d_model", "dim"):  # attribute names of GPT-2, T5 and DistilBERT, which transformers maps to hidden_size
         assert [f.severity for f in check_plan(plan, model={name: 32}) if f.code == "DS306"] == ["info"]
     multimodal = {"text_config": {"hidden_size": 32}}
     assert [f.severity for f in check_plan(plan, model=multimodal) if f.code == "DS306"] == ["error"]

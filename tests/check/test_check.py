@@ -1,4 +1,4 @@
-"""The whole of a check: what it looks at, what it leaves alone, and what "auto" becomes."""
+"""Checks as a whole: their inputs, what they leave alone, and what "auto" becomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dstui.plan import load
 JOB = "version: 1\njob: {script: t.py, args: ['{ds_config}']}\n"
 
 
-def test_each_of_several_models_is_judged_at_its_own_path() -> None:
+def test_each_of_several_models_is_checked_at_its_path() -> None:
     plan = load(
         JOB.replace("ds_config", "ds_config:actor")
         + "models:\n  actor:\n    deepspeed: {train_batch_size: 2, zero_optimization: {stage: 9}}\n  critic:\n    deepspeed: {train_batch_size: 2}\n"
@@ -23,7 +23,7 @@ def test_each_of_several_models_is_judged_at_its_own_path() -> None:
     assert [(f.code, f.path, f.line) for f in found] == [("DS019", "models.actor.deepspeed.zero_optimization.stage", 5)]
 
 
-def test_what_is_not_known_is_not_judged() -> None:
+def test_unknown_facts_are_not_judged() -> None:
     config = {"train_batch_size": 6, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": True}}
     assert not [f for f in check_config(config) if f.severity == "error"]
     assert not [f for f in check_config(config, Machine.unprobed()) if f.severity == "error"]
@@ -31,13 +31,13 @@ def test_what_is_not_known_is_not_judged() -> None:
     assert {f.code for f in check_config(config, v100, world_size=2) if f.severity == "error"} == {"DS002", "DS052"}
 
 
-def test_the_world_size_is_the_plans_where_nobody_says_another() -> None:
+def test_world_size_defaults_to_the_plans() -> None:
     plan = load(JOB + "cluster: {hosts: {a: 4, b: 4}}\ndeepspeed: {train_batch_size: 6, train_micro_batch_size_per_gpu: 1}\n")
     assert any("8 (ranks)" in f.message for f in check_plan(plan))
     assert not any(f.code in ("DS002", "DS005") for f in check_plan(plan, world_size=6))
 
 
-def test_the_machines_deepspeed_decides_which_keys_exist() -> None:
+def test_machines_deepspeed_decides_which_keys_exist() -> None:
     plan = load(JOB + "deepspeed: {train_batch_size: 8, zero_optimization: {stage: 3, mics_shard_size: 8}}\n")
     machine = Machine(source="a test", software=Software(deepspeed="0.16.9+cu124"))
     assert "DS028" in {f.code for f in check_plan(plan)}
@@ -45,7 +45,7 @@ def test_the_machines_deepspeed_decides_which_keys_exist() -> None:
     assert "DS028" in {f.code for f in check_plan(plan, machine, deepspeed_version="0.19.8")}
 
 
-def test_a_recorded_machine_whose_deepspeed_is_no_version_is_as_one_without() -> None:
+def test_recorded_machine_with_an_invalid_version_counts_as_without_deepspeed() -> None:
     plan = load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 1, zenflow: {}}\n")
     said = [check_plan(plan, Machine.unprobed(), world_size=1)]
     said += [
@@ -55,13 +55,13 @@ def test_a_recorded_machine_whose_deepspeed_is_no_version_is_as_one_without() ->
     assert all(each == said[0] for each in said)
 
 
-def test_errors_come_first_and_lines_within_them() -> None:
+def test_errors_come_first_and_are_sorted_by_line() -> None:
     found = check_config({"zero_optimizatoin": {}, "fp16": None, "bf16": {"enabld": True}, "train_batch_size": 2}, world_size=2)
     ranks = [("error", "warning", "info").index(f.severity) for f in found]
     assert ranks == sorted(ranks) and ranks[0] == 0
 
 
-def test_auto_is_legal_by_reader() -> None:
+def test_auto_is_valid_depending_on_the_integration() -> None:
     config = {
         "train_micro_batch_size_per_gpu": "auto",
         "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}},
@@ -73,7 +73,7 @@ def test_auto_is_legal_by_reader() -> None:
     assert verdicts["deepspeed"] >= {"train_micro_batch_size_per_gpu", "optimizer.params.lr"}
 
 
-def test_what_follows_from_the_model_follows_by_the_readers_formula() -> None:
+def test_model_dependent_values_follow_the_integrations_formula() -> None:
     zero = "zero_optimization."
     assert value_of(zero + "reduce_bucket_size", 4096, 2) == 4096 * 4096
     assert value_of(zero + "stage3_prefetch_bucket_size", 4096, 3) == int(0.9 * 4096 * 4096)
@@ -92,7 +92,7 @@ def test_what_follows_from_the_model_follows_by_the_readers_formula() -> None:
         ({"width": 512}, None),
     ],
 )
-def test_the_hidden_size_is_found_where_the_readers_look(config: dict[str, object], size: int | None) -> None:
+def test_hidden_size_is_found_where_the_integrations_look(config: dict[str, object], size: int | None) -> None:
     assert hidden_size_of(config) == size
 
 
@@ -129,7 +129,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_frequent_mistake_is_named_with_a_fix(name: str) -> None:
+def test_common_mistake_is_reported_with_a_fix(name: str) -> None:
     config, code, path = MISTAKES[name]
     whole = {"train_micro_batch_size_per_gpu": 2, **config}
     found = [f for f in check_config(whole, world_size=2) if (f.code, f.path) == (code, path)]

@@ -1,4 +1,4 @@
-"""`dstui check`: what it says of files, to people and to machines, and its exit status."""
+"""`dstui check`: its output for people and machines, and its exit status."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ deepspeed:
 
 
 def report(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
-    """The exit status and the JSON of a check."""
+    """Return the exit status and the JSON of a check."""
     code = main(["check", "--json", *words])
     return code, json.loads(capsys.readouterr().out)
 
@@ -44,13 +44,13 @@ def codes(found: dict[str, Any], file: int = 0) -> set[str]:
     return {one["code"] for one in found["files"][file]["diagnostics"]}
 
 
-def test_a_clean_file_is_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_valid_file_is_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = report(capsys, write(tmp_path, "ds.json", GOOD), write(tmp_path, "plan.yaml", PLAN))
     assert (code, found["ok"], found["version"]) == (0, True, 1)
     assert [file["integration"] for file in found["files"]] == ["deepspeed", "deepspeed"]
 
 
-def test_a_diagnostic_has_code_path_line_and_a_fix_as_a_patch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diagnostic_has_code_path_line_and_patch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", '{\n  "train_micro_batch_size_per_gpu": 2,\n  "zero_optimization": {\n    "stage": 7\n  }\n}\n')
     code, found = report(capsys, file)
     assert code == 1
@@ -59,7 +59,7 @@ def test_a_diagnostic_has_code_path_line_and_a_fix_as_a_patch(tmp_path: Path, ca
     assert one["fix"]["patch"] == [{"op": "replace", "path": "/zero_optimization/stage", "value": 3}]
 
 
-def test_a_path_in_a_plan_begins_at_the_plans_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_path_in_a_plan_starts_at_the_plans_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "plan.yaml", PLAN.replace("stage: 2", "stage: 2\n    offload_param: {device: cpu}"))
     _, found = report(capsys, file)
     one = next(d for d in found["files"][0]["diagnostics"] if d["code"] == "DS114")
@@ -67,20 +67,20 @@ def test_a_path_in_a_plan_begins_at_the_plans_root(tmp_path: Path, capsys: pytes
     assert one["fix"]["patch"][0]["path"] == "/deepspeed/zero_optimization/offload_param"
 
 
-def test_fsdp_of_the_trainer_is_an_error_only_where_it_gets_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trainer_fsdp_is_an_error_only_with_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "version: 1\njob: {script: t.py, integration: trainer, args: [--fsdp, full_shard]}\ndeepspeed: {}\n"
     assert "TR004" not in codes(report(capsys, write(tmp_path, "alone.yaml", text))[1])
     given = text.replace("full_shard", "full_shard, --deepspeed, '{ds_config}'")
     assert "TR004" in codes(report(capsys, write(tmp_path, "given.yaml", given))[1])
 
 
-def test_warnings_fail_when_asked_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_fail_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", GOOD.replace("}}", '}, "zero_optimizatoin": {}}'))
     assert report(capsys, file)[0] == 0
     assert report(capsys, file, "--strict")[0] == 1
 
 
-def test_the_reader_is_guessed_from_auto_and_can_be_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_integration_is_guessed_from_auto_and_can_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", GOOD.replace("2,", '"auto",', 1))
     code, found = report(capsys, file)
     assert (code, found["files"][0]["integration"]) == (0, "trainer")
@@ -96,15 +96,13 @@ def test_the_reader_is_guessed_from_auto_and_can_be_said(tmp_path: Path, capsys:
         ("trainer", "TrainingArguments() or train()"),
     ],
 )
-def test_where_the_run_would_die_follows_from_who_reads_the_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], reader: str, place: str
-) -> None:
+def test_time_of_failure_follows_from_the_integration(tmp_path: Path, capsys: pytest.CaptureFixture[str], reader: str, place: str) -> None:
     plan = PLAN.replace("AdamW", "NoSuch").replace("job:\n", f"job:\n  integration: {reader}\n")
     assert main(["check", write(tmp_path, "plan.yaml", plan)]) == 1
     assert f"error DS079 {tmp_path}/plan.yaml:9, fails in {place}" in capsys.readouterr().out
 
 
-def test_the_world_size_and_the_release_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_world_size_and_release_are_considered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", GOOD.replace("{", '{"train_batch_size": 6, "elasticity": {}, ', 1))
     assert "DS002" not in codes(report(capsys, file)[1])
     assert "DS002" in codes(report(capsys, file, "--world-size", "2")[1])
@@ -129,7 +127,7 @@ BAD: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "words"), BAD, ids=[name for name, *_ in BAD])
-def test_what_cannot_be_read_is_one_sentence_in_time(
+def test_unreadable_file_gives_a_message_in_time(
     name: str, content: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, good = write(tmp_path, "ds.json", content), write(tmp_path, "good.json", GOOD)
@@ -144,14 +142,14 @@ def test_what_cannot_be_read_is_one_sentence_in_time(
     assert found["files"][0]["diagnostics"] == []
 
 
-def test_a_missing_file_is_a_sentence_and_the_others_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_gives_a_message_and_others_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = report(capsys, str(tmp_path / "nosuch.json"), write(tmp_path, "ds.json", GOOD))
     assert code == 2
     assert "no such file" in found["files"][0]["error"]
     assert found["files"][1]["error"] is None
 
 
-def test_numbers_that_are_none_are_said_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_numbers_are_reported_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for value in ("1e999", '"8"', "null", "{}", "[]"):
         code, found = report(capsys, write(tmp_path, "ds.json", '{"train_batch_size": ' + value + "}"))
         assert code == 1, value
@@ -170,13 +168,13 @@ def test_hjson_is_for_deepspeed_only(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (code, one["severity"], one["when"]) == (1, "error", "parse")
 
 
-def test_a_byte_order_mark_is_for_deepspeed_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_byte_order_mark_is_for_deepspeed_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", b"\xef\xbb\xbf" + GOOD.encode())
     assert report(capsys, file)[0] == 0
     assert report(capsys, file, "--integration", "accelerate")[0] == 1
 
 
-def test_a_word_without_quotes_is_said_to_become_a_string(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unquoted_word_is_reported_to_become_a_string(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = '{"train_micro_batch_size_per_gpu": 2,\n"bf16": {"enabled": True\n}}'
     _, found = report(capsys, write(tmp_path, "ds.json", text))
     one = next(d for d in found["files"][0]["diagnostics"] if d["code"] == "DS025")
@@ -184,7 +182,7 @@ def test_a_word_without_quotes_is_said_to_become_a_string(tmp_path: Path, capsys
     assert json.loads(one["fix"]["rewrite"])["bf16"] == {"enabled": True}
 
 
-def test_a_duplicate_key_is_an_error_for_deepspeed_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_duplicate_key_is_an_error_with_its_line_for_deepspeed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = '{"train_micro_batch_size_per_gpu": 2,\n "bf16": {},\n "bf16": {"enabled": true}}'
     _, found = report(capsys, write(tmp_path, "ds.json", text))
     one = next(d for d in found["files"][0]["diagnostics"] if d["code"] == "DS023")
@@ -193,7 +191,7 @@ def test_a_duplicate_key_is_an_error_for_deepspeed_with_its_line(tmp_path: Path,
     assert next(d for d in found["files"][0]["diagnostics"] if d["code"] == "DS023")["severity"] == "warning"
 
 
-def test_a_plan_that_is_no_yaml_is_unreadable_and_one_of_wrong_form_is_diagnosed(
+def test_plan_with_invalid_yaml_is_unreadable_and_one_of_wrong_form_is_diagnosed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, found = report(capsys, write(tmp_path, "plan.yaml", "version: 1\njob:\n\tscript: x\n"))
@@ -202,14 +200,14 @@ def test_a_plan_that_is_no_yaml_is_unreadable_and_one_of_wrong_form_is_diagnosed
     assert code == 1 and "script" in found["files"][0]["diagnostics"][0]["message"]
 
 
-def test_people_see_the_line_the_reason_and_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output_has_line_reason_and_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "plan.yaml", PLAN.replace("stage: 2", "stage: 9"))
     assert main(["check", file]) == 1
     out = capsys.readouterr().out
     assert "stage: 9" in out and f"{file}:10" in out and "fix: write 3" in out and "why: " in out and "\033" not in out
 
 
-def test_the_reference_confirms_and_says_what_no_rule_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reference_confirms_and_reports_what_no_rule_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = write(tmp_path, "good.json", GOOD), write(tmp_path, "bad.json", GOOD.replace('"stage": 2', '"stage": 9'))
     code, found = report(capsys, good, bad, "--oracle", "parse")
     assert code == 1
@@ -217,7 +215,7 @@ def test_the_reference_confirms_and_says_what_no_rule_explains(tmp_path: Path, c
     assert "reads this configuration" in found["files"][0]["diagnostics"][-1]["message"]
 
 
-def test_the_reference_can_call_initialize_for_a_few_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reference_can_call_initialize_for_a_few_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     adam = '"optimizer": {"type": "AdamW", "params": {"lr": 0.001, "torch_adam": true}}'
     file = write(tmp_path, "ds.json", GOOD.replace("{", "{" + adam + ", ", 1))
     code, found = report(capsys, file, "--oracle", "init", "--world-size", "2")
@@ -226,28 +224,28 @@ def test_the_reference_can_call_initialize_for_a_few_ranks(tmp_path: Path, capsy
     assert any("more than this check starts" in d["message"] for d in found["files"][0]["diagnostics"])
 
 
-def test_a_recorded_machine_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_machine_is_considered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gpu = {"index": 0, "name": "Tesla V100-SXM2-32GB", "compute_capability": "7.0"}
     machine = write(tmp_path, "machine.json", json.dumps({"version": 1, "gpus": [gpu]}))
     code, found = report(capsys, write(tmp_path, "ds.json", GOOD), "--machine", machine)
     assert code == 1 and "DS052" in codes(found)
 
 
-def test_the_release_that_judges_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_judging_release_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", GOOD)
     assert report(capsys, file, "--deepspeed-version", "0.17.4")[1]["deepspeed"] == "0.16.9"
     main(["check", file, "--deepspeed-version", "0.17.4"])
     assert "DeepSpeed 0.17.4 is checked as 0.16.9" in capsys.readouterr().out
 
 
-def test_arguments_that_make_no_sense_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_give_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", GOOD)
     for words in (["--deepspeed-version", "new"], ["--world-size", "0"], ["--machine", str(tmp_path / "nosuch")]):
         assert main(["check", file, *words]) == 2
         assert capsys.readouterr().err.startswith("dstui: ")
 
 
-def test_a_hundred_files_cost_little_more_than_the_start(tmp_path: Path) -> None:
+def test_hundred_files_cost_little_more_than_the_start(tmp_path: Path) -> None:
     files = [write(tmp_path, f"{n}.json", GOOD) for n in range(100)]
 
     def seconds(names: list[str]) -> float:
@@ -267,7 +265,7 @@ def test_a_hundred_files_cost_little_more_than_the_start(tmp_path: Path) -> None
         (None, "warning PL040 PLAN:3|hosts: no such file"),
     ],
 )
-def test_a_hostfiles_mistakes_are_findings(tmp_path: Path, text: str | None, reported: str) -> None:
+def test_mistakes_in_a_hostfile_are_findings(tmp_path: Path, text: str | None, reported: str) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text("version: 1\njob: {script: t.py, args: ['{ds_config}']}\ncluster: {hostfile: hosts, include: h1}\ndeepspeed: {}\n")
     if text is not None:

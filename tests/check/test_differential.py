@@ -1,4 +1,4 @@
-"""Our verdict against DeepSpeed's parser, over generated configurations (a sample; the full counts, and the parsers of older releases, are in tests/long)."""
+"""dstui's verdict against DeepSpeed's parser on generated configurations (a sample; tests/long has more, and older releases)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAMPLE = settings(max_examples=100, deadline=None, database=None, phases=[Phase.
 
 
 @pytest.mark.parametrize("source", ["catalogue", "deepspeed"])
-def test_our_verdict_is_the_parsers(source: str, deepspeed: ReferenceChecker) -> None:
+def test_verdict_equals_the_parsers(source: str, deepspeed: ReferenceChecker) -> None:
     facts = json.loads((DATA / f"deepspeed-{NEWEST}.json").read_text()) if source == "catalogue" else live_records()
     tally = Tally()
 
@@ -34,12 +34,12 @@ def test_our_verdict_is_the_parsers(source: str, deepspeed: ReferenceChecker) ->
     agree()
     print(tally)
     assert not tally.differ, tally.differ[:3]
-    assert tally.refused > 20 and tally.taken > 20, "both verdicts are in the sample"
+    assert tally.refused > 20 and tally.taken > 20, "the sample has both verdicts"
 
 
 @pytest.mark.parametrize("fp16", [pytest.param(True, marks=pytest.mark.twin), False], ids=["a CPU with fp16", "a CPU without"])
-def test_our_verdict_is_initializes(fp16: bool, tmp_path: Path) -> None:
-    """On either kind of CPU, whichever one this is: DeepSpeed's own answer to that is turned round where need be."""
+def test_verdict_equals_that_of_initialize(fp16: bool, tmp_path: Path) -> None:
+    """Runs for CPUs with and without fp16, whichever this one is: DeepSpeed's own answer is overridden."""
     differ: list[str] = []
 
     @seed(1)

@@ -1,4 +1,4 @@
-"""`check`, `--headless --dry-run` and the TUI's session say the same of a Plan: 100 of them, generated."""
+"""`check`, `--headless --dry-run` and the TUI's session report the same findings for 100 generated Plans."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONFIGS = (
 
 
 def generated(seed: int) -> str:
-    """A Plan; some train several models."""
+    """Return a generated Plan; some have several models."""
     chance = random.Random(seed)
     pick = chance.choice
     several = f"{{student: {{model: {pick(MODELS)}, deepspeed: {pick(CONFIGS)}}}, teacher: {{role: inference, model: {pick(MODELS)}, deepspeed: {pick(CONFIGS)}}}}}"
@@ -58,7 +58,7 @@ def generated(seed: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def session_says(plan: Plan, machine: Machine) -> set[str]:
+def session_findings(plan: Plan, machine: Machine) -> set[str]:
     session = Session(plan, None, machine)
     session.lookups_resolved(resolve_all(plan))
     return {f"{finding.severity} {finding.code} {finding.path}" for finding in session.state.findings}
@@ -71,13 +71,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said_by_headless(text: str, source: Path) -> Iterator[str]:
+def headless_findings(text: str, source: Path) -> Iterator[str]:
     for match in re.finditer(rf"^{re.escape(str(source))}(?::\d+)?: (error|warning) (\w+) ?([\w.{{}}-]*):", text, re.M):
         yield f"{match[1]} {match[2]} {match[3]}".rstrip()
 
 
 @pytest.mark.parametrize("first", range(0, PLANS, FILES))
-def test_all_faces_say_the_same_of_a_generated_plan(folder: Path, first: int) -> None:
+def test_all_faces_report_the_same_for_a_generated_plan(folder: Path, first: int) -> None:
     machine = machines.machine(*gpus(8, **A100), software=Software(deepspeed=installed_deepspeed()))
     recorded = folder / "machine.json"
     recorded.write_text(json.dumps(machine.to_json()))
@@ -90,10 +90,10 @@ def test_all_faces_say_the_same_of_a_generated_plan(folder: Path, first: int) ->
 
     for path, face in zip(paths, checked, strict=True):
         by_check = {" ".join(filter(None, (f["severity"], f["code"], f["path"]))) for f in face["diagnostics"]}
-        by_session = {line.rstrip() for line in session_says(read_plan(path), read_machine(recorded))}
+        by_session = {line.rstrip() for line in session_findings(read_plan(path), read_machine(recorded))}
         assert by_check == by_session, path.read_text()
         ran = dstui("--headless", path, "--dry-run", "--machine", recorded, cwd=folder)
         if "could not be read" in ran.stderr or "nothing: " in ran.stderr:
-            continue  # a hostfile that is not there is refused before anything is judged
-        by_headless = set(said_by_headless(ran.stderr, path))
+            continue  # a missing hostfile is refused before any check
+        by_headless = set(headless_findings(ran.stderr, path))
         assert by_headless == {line for line in by_check if not line.startswith("info")}, path.read_text() + ran.stderr

@@ -1,4 +1,4 @@
-"""A fix, applied, removes its diagnostic and adds no other error."""
+"""Applying a fix removes its finding and adds no other error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FACTS = json.loads((DATA / f"deepspeed-{NEWEST}.json").read_text())
 
 
 def patched(config: dict[str, Any], patch: tuple[Operation, ...]) -> dict[str, Any]:
-    """RFC 6902: add, replace, remove and move, strictly (a missing parent is an error)."""
+    """Apply a patch of RFC 6902 (add, replace, remove, move), strictly: a missing parent is an error."""
     config = copy.deepcopy(config)
     for operation in patch:
         if operation["op"] == "move":
@@ -45,7 +45,7 @@ def patched(config: dict[str, Any], patch: tuple[Operation, ...]) -> dict[str, A
 
 
 def errors(findings: list[Finding]) -> Counter[str]:
-    """How many errors of each code there are."""
+    """Return the number of errors of each code."""
     return Counter(f.code for f in findings if f.severity == "error")
 
 
@@ -59,7 +59,7 @@ def same(finding: Finding, other: Finding) -> bool:
     st.one_of(st.none(), st.integers(1, 8)),
     st.sampled_from(("deepspeed", "trainer", "accelerate")),
 )
-def test_a_fix_of_a_generated_configuration_does_what_it_says(config: dict[str, Any], ranks: int | None, reader: str) -> None:
+def test_fix_of_a_generated_configuration_does_what_it_says(config: dict[str, Any], ranks: int | None, reader: str) -> None:
     before = check_config(config, world_size=ranks, integration=reader)
     for finding in before:
         if finding.fix and finding.fix.patch:
@@ -71,7 +71,7 @@ def test_a_fix_of_a_generated_configuration_does_what_it_says(config: dict[str, 
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.plan], ids=str)
-def test_the_fix_of_a_rule_removes_its_finding_and_adds_no_error(case: Case) -> None:
+def test_fix_of_a_rule_removes_its_finding_and_adds_no_error(case: Case) -> None:
     options: dict[str, Any] = {"world_size": case.ranks, "integration": case.reader, "deepspeed_version": case.version}
     config = case.config("fires")
     before = check_config(config, case.machine, **options)
@@ -83,7 +83,7 @@ def test_the_fix_of_a_rule_removes_its_finding_and_adds_no_error(case: Case) -> 
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.plan], ids=str)
-def test_the_fix_of_a_plan_is_a_patch_that_the_plan_takes(case: Case) -> None:
+def test_fix_of_a_plan_is_a_patch_that_applies_to_it(case: Case) -> None:
     plan: Plan = load(f"version: 1\n{case.plan}\ndeepspeed: {json.dumps(case.config('fires'))}\n", beneath=case.beneath)
     before = check_plan(plan, case.machine, world_size=case.ranks, script=case.facts("fires"), model=case.model)
     for finding in (f for f in before if f.code == case.code and f.fix and f.fix.patch):
@@ -101,16 +101,14 @@ def test_the_fix_of_a_plan_is_a_patch_that_the_plan_takes(case: Case) -> None:
         (7, 4, 1, {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}),
     ],
 )
-def test_the_batch_size_that_was_asked_for_is_kept_where_whole_numbers_give_it(
-    train: int, micro: int, steps: int, written: dict[str, int]
-) -> None:
+def test_requested_batch_size_is_kept_if_whole_numbers_allow(train: int, micro: int, steps: int, written: dict[str, int]) -> None:
     config = {"train_batch_size": train, "train_micro_batch_size_per_gpu": micro, "gradient_accumulation_steps": steps}
     (found,) = (f for f in check_config(config, world_size=2) if f.code == "DS002")
     assert found.fix and found.fix.patch
     assert patched(config, found.fix.patch) == written
 
 
-def test_a_key_that_a_fix_renames_keeps_its_place_and_its_comment() -> None:
+def test_renamed_key_keeps_its_place_and_comment() -> None:
     text = "version: 1\njob: {script: a}\ndeepspeed:\n  optimzer: {type: AdamW}   # ours\n  train_batch_size: 2\n"
     plan = load(text)
     (found,) = (f for f in check_plan(plan, world_size=1) if f.path == "deepspeed.optimzer")

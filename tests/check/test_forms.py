@@ -1,4 +1,4 @@
-"""Our conversions against pydantic's own, both major versions: DeepSpeed 0.14 uses the first."""
+"""dstui's type conversions against those of both major versions of pydantic (DeepSpeed 0.14 uses the first)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ BOUNDS = {"minimum": "ge", "maximum": "le", "above": "gt", "below": "lt"}
 
 @pytest.mark.parametrize("old", [False, True], ids=["pydantic 2", "pydantic 1"])
 @pytest.mark.parametrize(("kind", "annotation", "more"), KINDS, ids=lambda value: str(value) if isinstance(value, (str, dict)) else "")
-def test_a_value_is_taken_as_pydantic_takes_it(kind: str, annotation: Any, more: dict[str, Any], old: bool) -> None:
+def test_value_is_converted_as_by_pydantic(kind: str, annotation: Any, more: dict[str, Any], old: bool) -> None:
     library: Any = pydantic.v1 if old else pydantic
     limits = {BOUNDS[name]: limit for name, limit in more.items() if name in BOUNDS}
     model = library.create_model("Model", value=(annotation, library.Field(..., **limits)))
@@ -102,12 +102,12 @@ def test_a_value_is_taken_as_pydantic_takes_it(kind: str, annotation: Any, more:
         except (ValueError, TypeError, OverflowError):
             assert not found.ok, f"{value!r} is refused by pydantic"
             continue
-        assert found.ok, f"{value!r} is taken by pydantic as {taken!r}"
+        assert found.ok, f"{value!r} is converted by pydantic to {taken!r}"
         if isinstance(taken, (bool, int, float, str)) and not isinstance(taken, Enum):
             assert found.value == taken or taken != taken, value  # noqa: PLR0124 - nan
 
 
-def test_both_spellings_of_a_union_are_kept_as_they_are() -> None:
+def test_both_spellings_of_a_union_are_kept() -> None:
     either = Key("value", "str | int")
     model = pydantic.create_model("Model", value=(str | int, ...))
     for value in ("auto", 4, "4"):

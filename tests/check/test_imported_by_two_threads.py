@@ -1,4 +1,4 @@
-"""The screen's threads import what they need while others do: none waits for a module that another holds."""
+"""Threads of the TUI import modules in parallel without waiting for each other's import locks."""
 
 from __future__ import annotations
 
@@ -48,30 +48,30 @@ sys.exit("; ".join(failed) or None)
 """
 
 
-def test_the_rules_and_one_of_them_can_be_imported_at_the_same_time() -> None:
+def test_rules_and_one_rule_can_be_imported_in_parallel() -> None:
     words = [sys.executable, "-c", IMPORTED, "dstui.check.rules.all_rules", "dstui.check.rules.batch"]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 BEFORE_ANY_THREAD = {"dstui.plan", "dstui.tui.forms.steps"}
-"""Packages that the screen has imported whole when its first thread begins."""
+"""Packages that are completely imported when the TUI's first thread starts."""
 
 
 def names(found: Iterable[ast.AST]) -> set[str]:
-    """The modules, or what is in them, that statements import."""
+    """Return the modules, or names from them, that statements import."""
     froms = [node for node in found if isinstance(node, ast.ImportFrom) and node.module]
     return {str(node.module) for node in froms} | {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
 
 
 def imported(nodes: Iterable[ast.AST]) -> set[str]:
-    """What a module imports when it runs, also in its functions."""
+    """Return what a module imports when it runs, including in functions."""
     types = [node for node in nodes if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"]
     typing = {id(part) for node in types for part in ast.walk(node)}
     return names(node for node in nodes if id(node) not in typing)
 
 
-def test_of_a_package_that_imports_its_own_parts_nobody_else_imports_one_of_those() -> None:
+def test_parts_of_a_self_importing_package_are_not_imported_from_outside() -> None:
     whole = {name: tree_of(path) for name, path in MODULES.items() if path.name == "__init__.py" and name not in BEFORE_ANY_THREAD}
     parts = {
         part: package for package, tree in whole.items() for part in names(tree.body) & MODULES.keys() if part.startswith(f"{package}.")

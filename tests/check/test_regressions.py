@@ -1,4 +1,4 @@
-"""Each known regression is told for the releases that have it and a Plan that meets it, and for no other."""
+"""Each known regression of DeepSpeed is reported for the releases that have it and a Plan that is affected, and for no other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dstui.plan.finding import Finding
 LORA = "model: {params: 7.0e9, activation_checkpointing: true, lora: {r: 8}}"
 ADAM = "optimizer: {type: AdamW, params: {lr: 1e-4}}"
 MEETS = {
-    # link: its Plan, and one that just does not meet it; the last release that has it, and the first that has not
+    # link: an affected Plan, and one that just is not; the last release with the regression, and the first without
     "transformers/issues/47254": ((LORA, "zero_optimization: {stage: 3}"), (LORA, "zero_optimization: {stage: 2}"), "0.19.2", "0.19.3"),
     "issues/7718": (("", "zero_optimization: {stage: 2}"), ("", "zero_optimization: {stage: 1}"), "0.18.2", "0.18.3"),
     "issues/7885": (("", "zero_optimization: {stage: 1}"), ("", "zero_optimization: {stage: 0}"), "0.18.6", "0.18.7"),
@@ -57,28 +57,28 @@ def plan(model: str, config: str) -> Plan:
     return load(f"version: 1\njob: {{script: t.py}}\n{model}\ndeepspeed: {{train_micro_batch_size_per_gpu: 1, {ADAM}, {config}}}\n")
 
 
-def told(given: Plan, version: str) -> list[Finding]:
-    """What is said of an interpreter that has this release."""
+def findings(given: Plan, version: str) -> list[Finding]:
+    """Return the findings for an interpreter with this release."""
     return [f for f in check_plan(given, Machine(source="a test", software=Software(deepspeed=version))) if f.code == "KR001"]
 
 
 @pytest.mark.parametrize("known", REGRESSIONS, ids=lambda known: known.link.rpartition("com/")[2])
-def test_a_regression_is_told_where_a_plan_meets_it(known: Regression) -> None:
+def test_regression_is_reported_for_an_affected_plan(known: Regression) -> None:
     link = next(link for link in MEETS if known.link.endswith(link))
     meets, passes, last, first = MEETS[link]
-    found = [f for f in told(plan(*meets), last) if known.link in f.why]
+    found = [f for f in findings(plan(*meets), last) if known.link in f.why]
     assert found and found[0].severity == "warning" and found[0].fix is not None and first in found[0].fix.text
     for given, version in ((meets, first), (passes, last)):
-        assert not [f for f in told(plan(*given), version) if known.link in f.why]
+        assert not [f for f in findings(plan(*given), version) if known.link in f.why]
 
 
-def test_the_table_is_dated_and_its_releases_are_in_order() -> None:
+def test_table_is_dated_and_releases_are_in_order() -> None:
     assert datetime.date.fromisoformat(AS_OF)
     assert all(version_tuple(known.since) < version_tuple(known.fixed) for known in REGRESSIONS)
     assert len({known.link for known in REGRESSIONS}) == len(REGRESSIONS)
 
 
-def test_without_a_release_nothing_is_claimed() -> None:
+def test_nothing_is_claimed_without_a_release() -> None:
     meets = MEETS["issues/7718"][0]
     assert [f for f in check_plan(plan(*meets), Machine(source="a test")) if f.code == "KR001"] == []
 
@@ -86,5 +86,5 @@ def test_without_a_release_nothing_is_claimed() -> None:
 @pytest.mark.parametrize(
     ("link", "last_without"), [("issues/6659", "0.14.3"), ("pull/7985", "0.18.2"), ("pull/8214", "0.16.5"), ("issues/7718", "0.17.5")]
 )
-def test_a_release_before_the_first_that_has_it_is_not_warned_of(link: str, last_without: str) -> None:
-    assert not [f for f in told(plan(*MEETS[link][0]), last_without) if link in f.why]
+def test_earlier_release_is_not_warned_about(link: str, last_without: str) -> None:
+    assert not [f for f in findings(plan(*MEETS[link][0]), last_without) if link in f.why]

@@ -1,4 +1,4 @@
-"""Every rule, with a configuration that fires it and one that just does not; what the parser refuses is proven by the parser."""
+"""Every rule, with a configuration that triggers it and one that just does not; parse errors are proven by DeepSpeed's parser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARSED = [case for case in CASES if RULES[case.code].when == "parse" and not cas
 
 
 def findings(case: Case, which: str) -> list[Finding]:
-    """What the checks say of a case."""
+    """Return the findings for a case."""
     config = case.config(which)
     machine = case.machine_passes if which == "passes" and case.machine_passes else case.machine
     lines = case.plan_passes if which == "passes" and case.plan_passes is not None else case.plan
@@ -39,13 +39,13 @@ def findings(case: Case, which: str) -> list[Finding]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_rule_fires_and_just_does_not_fire(case: Case) -> None:
+def test_rule_triggers_or_just_does_not(case: Case) -> None:
     fired = [f for f in findings(case, "fires") if f.code == case.code]
-    assert fired, f"{case.code} does not fire"
+    assert fired, f"{case.code} does not trigger"
     assert case.code not in {f.code for f in findings(case, "passes")}
     for finding in fired:
-        assert finding.message, "a sentence says what is wrong"
-        assert (finding.when is not None) == (finding.severity == "error"), "an error says when the run would die, and only an error"
+        assert finding.message, "the message is a sentence"
+        assert (finding.when is not None) == (finding.severity == "error"), "errors, and only they, say when the run would fail"
 
 
 def test_every_rule_has_a_case() -> None:
@@ -53,7 +53,7 @@ def test_every_rule_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("case", PARSED, ids=str)
-def test_what_is_said_to_be_refused_is_refused_in_those_words(case: Case, deepspeed: ReferenceChecker) -> None:
+def test_parse_error_is_raised_by_deepspeed_in_these_words(case: Case, deepspeed: ReferenceChecker) -> None:
     refused = deepspeed.validate(case.config("fires"), case.ranks)
     assert not refused.ok
     said = [f.why.removeprefix("DeepSpeed: ").strip("… ") for f in findings(case, "fires") if f.code == case.code]
@@ -72,7 +72,7 @@ def test_what_is_said_to_be_refused_is_refused_in_those_words(case: Case, deepsp
         ("{hosts: {h1: 4, h2: 2}, launcher: accelerate}", "cluster.hosts"),
     ],
 )
-def test_what_render_refuses_does_not_pass(cluster: str, path: str) -> None:
+def test_configuration_refused_by_render_does_not_pass(cluster: str, path: str) -> None:
     plan = load(
         f"version: 1\njob: {{script: t.py, args: ['{{ds_config}}']}}\ncluster: {cluster}\ndeepspeed: {{train_micro_batch_size_per_gpu: 1}}\n"
     )
@@ -82,7 +82,7 @@ def test_what_render_refuses_does_not_pass(cluster: str, path: str) -> None:
     assert [(finding.path, finding.when) for finding in errors] == [(path, "launch")]
 
 
-def test_an_error_says_when_and_a_rule_says_where_it_is_decided() -> None:
+def test_error_says_when_it_occurs_and_rule_cites_its_source() -> None:
     for rule in OURS:
         assert rule.severity != "error" or (rule.when and rule.source), rule.code
         assert rule.title.endswith("."), rule.code
@@ -105,9 +105,7 @@ def test_each_release_has_its_own_zenflow(name: str, version: str) -> None:
         (Software(fp16=False, bf16=False), NEWEST, "bf16", True),
     ],
 )
-def test_a_type_is_refused_where_deepspeeds_accelerator_refuses_it_on_the_cpu(
-    software: Software, version: str, section: str, refused: bool
-) -> None:
+def test_dtype_is_refused_if_deepspeeds_cpu_accelerator_refuses_it(software: Software, version: str, section: str, refused: bool) -> None:
     machine, config = replace(NO_GPU, software=software), {"train_batch_size": 2, section: {"enabled": True}}
     found = [f for f in check_config(config, machine, world_size=2, deepspeed_version=version) if f.code == "DS052"]
     assert [(f.severity, f.when, f.path, f.why) for f in found] == [

@@ -1,4 +1,4 @@
-"""The shipped Plans: each can be named from anywhere, is explained, has its forecast, and DeepSpeed's own parser takes it."""
+"""Shipped Plans: available by name from anywhere, documented, with a forecast, and accepted by DeepSpeed's parser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_each_file_of_configs_is_shipped_under_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_plan_is_right_and_explained(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shipped_plan_is_valid_and_documented(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     plan = open_document(name).plan
     judged = check_file(find_plan(name), Asked())
@@ -39,16 +39,14 @@ def test_a_shipped_plan_is_right_and_explained(name: str, tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_plan_has_its_forecast(name: str) -> None:
+def test_shipped_plan_has_a_forecast(name: str) -> None:
     plan = open_document(name).plan
     found = forecast(plan, read_models(plan), GPUS, {"worker-1": 8} if plan.cluster.hostfile else None)
     assert (found.as_json()["gpu_bytes"] or 0) > GIB, found
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_page_of_a_shipped_plan_says_what_it_is_for_and_what_each_of_its_keys_means(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_page_of_a_shipped_plan_explains_its_purpose_and_keys(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["docs", name]) == 0
     page = capsys.readouterr().out.splitlines()
     plan = open_document(name).plan
@@ -59,11 +57,11 @@ def test_the_page_of_a_shipped_plan_says_what_it_is_for_and_what_each_of_its_key
                 at = next(number for number, line in enumerate(page) if line.startswith(f"    {path}: "))
                 assert page[at + 1].startswith("        ") and page[at + 1].rstrip().endswith("."), f"{path} has no line of help"
     commands = [line.split("dstui ", 1)[1] for line in page if line.startswith(("  memory ", "  script "))]
-    assert len(commands) == 2 and all(main(words.split()) in (0, 1) for words in commands), "what the page names works"
+    assert len(commands) == 2 and all(main(words.split()) in (0, 1) for words in commands), "the page's example works"
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_deepspeeds_own_parser_takes_a_shipped_plan(name: str, deepspeed: ReferenceChecker) -> None:
+def test_deepspeeds_parser_accepts_a_shipped_plan(name: str, deepspeed: ReferenceChecker) -> None:
     plan = open_document(name).plan
     for written in plan.configurations.values():
         config = config_for_deepspeed(written, plan.job.integration)

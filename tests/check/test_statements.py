@@ -1,4 +1,4 @@
-"""What dstui says of DeepSpeed and accelerate is what these programs do: each is asked here."""
+"""What dstui's texts claim about DeepSpeed and accelerate, compared with these programs."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ print(json.dumps(told))
 """
 
 
-def asked(program: str, *words: str, folder: Path | None = None) -> str:
-    """What a program prints that imports DeepSpeed or accelerate."""
+def output_of(program: str, *words: str, folder: Path | None = None) -> str:
+    """Return the output of a program that imports DeepSpeed or accelerate."""
     command = [sys.executable, "-c", "# asks DeepSpeed\n" + program, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=folder, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     return done.stdout
 
 
-def test_accelerate_lowers_devices_and_adds_num_gpus_only_without_a_filter() -> None:
-    (plain, device), (filtered, _) = json.loads(asked(LAUNCH, str(releases.accelerate())).splitlines()[-1])
+def test_accelerate_lowercases_devices_and_adds_num_gpus_only_without_a_filter() -> None:
+    (plain, device), (filtered, _) = json.loads(output_of(LAUNCH, str(releases.accelerate())).splitlines()[-1])
     assert device == "cpu"
     assert "--num_gpus" in plain and "--exclude" in filtered and "--num_gpus" not in filtered
     inner = {"zero_stage": 2, "deepspeed_multinode_launcher": "openmpi", "deepspeed_hostfile": "hosts"}
@@ -66,17 +66,17 @@ def test_accelerate_lowers_devices_and_adds_num_gpus_only_without_a_filter() -> 
     assert "--num_gpus" in said[0] and "worker include/exclusion" in said[1]
 
 
-def test_a_launcher_that_deepspeed_does_not_know_is_an_error_in_its_words() -> None:
+def test_launcher_unknown_to_deepspeed_is_an_error_in_its_words() -> None:
     inner = {"zero_stage": 2, "deepspeed_multinode_launcher": "foo", "deepspeed_hostfile": "hosts"}
     config = {"distributed_type": "DEEPSPEED", "num_machines": 2, "num_processes": 4, "main_process_ip": "a", "deepspeed_config": inner}
     finding = next(f for f in check_accelerate(config) if f.code == "AC021")
     assert (finding.severity, finding.when) == ("error", "launch")
-    assert "Unknown launcher" in finding.why and "Unknown launcher" in asked(
+    assert "Unknown launcher" in finding.why and "Unknown launcher" in output_of(
         "import inspect, deepspeed.launcher.runner as r; print(inspect.getsource(r))"
     )
 
 
-def test_zenflows_own_auto_is_deepspeeds(tmp_path: Path) -> None:
+def test_auto_in_zenflow_is_deepspeeds(tmp_path: Path) -> None:
     (tmp_path / "z.json").write_text(json.dumps(ZENFLOW))
     checked = check_file(tmp_path / "z.json", Asked(world_size=2))
     verdicts = ask([checked], "parse")
@@ -84,7 +84,7 @@ def test_zenflows_own_auto_is_deepspeeds(tmp_path: Path) -> None:
     assert not [f for f in checked.findings if f.severity != "info"], checked.findings
 
 
-def test_the_parser_that_accepts_what_a_rule_refuses_is_told_as_a_defect(tmp_path: Path) -> None:
+def test_parser_that_accepts_what_a_rule_refuses_is_reported_as_a_defect(tmp_path: Path) -> None:
     wrong = Finding("DS019", "error", "train_batch_size", "it is made up", when="parse")
     checked = CheckedFile("x.json", "ds_config", configs={"": {"train_batch_size": 2}}, integration="deepspeed", findings=[wrong])
     ask([checked], "parse")
@@ -100,13 +100,13 @@ for stage in (2, 3):
     engine = SimpleNamespace(compile_autosp=lambda: True, zero_optimization_stage=lambda stage=stage: stage)
     print(DeepSpeedEngine.get_autosp_backend(engine, {}))
 """
-    assert asked(program).split()[-2:] == ["None", "None"]
+    assert output_of(program).split()[-2:] == ["None", "None"]
     config = {"train_batch_size": 2, "compile": {"deepcompile": True, "passes": ["autosp"]}, "zero_optimization": {"stage": 3}}
     assert "DS224" in {f.code for f in check_config(config, world_size=2)}
 
 
 @pytest.mark.parametrize(("key", "value"), [("loss_scale", "a"), ("min_loss_scale", "x"), ("loss_scale", -1)])
-def test_one_value_is_told_once_and_no_quotation_ends_in_the_air(key: str, value: object) -> None:
+def test_value_is_reported_once_and_quotations_are_closed(key: str, value: object) -> None:
     found = [f for f in check_config({"train_batch_size": 2, "fp16": {"enabled": True, key: value}}) if f.path == f"fp16.{key}"]
     assert len(found) == 1 and not found[0].why.endswith(" be")
 
@@ -126,7 +126,7 @@ def codes(folder: Path, plan: str, script: str) -> dict[str, Finding]:
     return {f.code: f for f in check_plan(loaded, world_size=2, script=script_facts_of(loaded))}
 
 
-def test_the_trainer_under_accelerate_misses_no_argument(tmp_path: Path) -> None:
+def test_trainer_under_accelerate_needs_no_argument(tmp_path: Path) -> None:
     plan = "version: 1\njob: {script: t.py, integration: accelerate}\ndeepspeed: {zero_optimization: {stage: 2}}\n"
     assert not {"PL001", "PL023"} & set(codes(tmp_path, plan, TRAINER))
     own = TRAINER.replace("'out'", "'out', deepspeed={'zero_optimization': {'stage': 3}}")
@@ -134,12 +134,12 @@ def test_the_trainer_under_accelerate_misses_no_argument(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("integration", ["accelerate", "deepspeed"])
-def test_the_code_that_dstui_prints_for_several_models_reads_their_configurations(integration: str, tmp_path: Path) -> None:
+def test_printed_code_for_several_models_reads_their_configurations(integration: str, tmp_path: Path) -> None:
     plan = SEVERAL.replace("INTEGRATION", integration)
     assert not {"PL001", "PL023", "DS338"} & set(codes(tmp_path, plan, render_code(load(plan))))
 
 
-def test_nothing_dies_of_an_empty_section_that_nobody_reads(tmp_path: Path) -> None:
+def test_unread_empty_section_is_no_error(tmp_path: Path) -> None:
     for integration in ("deepspeed", "trainer"):
         found = codes(tmp_path, f"version: 1\njob: {{script: t.py, integration: {integration}}}\n", "import mine\nmine.train()\n")
         assert not [f for f in found.values() if f.severity == "error"] and "nothing passes it" in found["DS001"].message
@@ -184,7 +184,7 @@ for config, script in json.load(sys.stdin):
 """
 
 
-def test_what_prepare_refuses_of_optimizers_and_schedulers_is_refused_here(tmp_path: Path) -> None:
+def test_optimizers_and_schedulers_refused_by_prepare_are_refused(tmp_path: Path) -> None:
     sections = {
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
         "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}},
@@ -213,11 +213,11 @@ print("SAID", accelerator.state.deepspeed_plugin.deepspeed_config["zero_optimiza
 """
 
 
-def test_a_script_that_prepares_nothing_dies_of_nothing_that_an_engine_refuses(tmp_path: Path) -> None:
+def test_script_without_prepare_is_not_checked_for_engine_errors(tmp_path: Path) -> None:
     config = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}, "train_micro_batch_size_per_gpu": 1}
     plan = f"version: 1\njob: {{script: t.py, integration: accelerate, optimizer: script}}\ndeepspeed: {json.dumps(config)}\n"
     for script, severity in ((STATE, "warning"), (PREPARES, "error"), (f"import mine\n{STATE}\nmine.train(accelerator)\n", "error")):
         assert codes(tmp_path, plan, script)["DS141"].severity == severity
-    asked_for = PREPARE.split("for config", maxsplit=1)[0] + f"json.dump({config!r}, open('ds.json', 'w'))\n{STATE}"
-    assert "nvme" in asked(asked_for, str(releases.accelerate()), folder=tmp_path).partition("SAID")[2]
+    program = PREPARE.split("for config", maxsplit=1)[0] + f"json.dump({config!r}, open('ds.json', 'w'))\n{STATE}"
+    assert "nvme" in output_of(program, str(releases.accelerate()), folder=tmp_path).partition("SAID")[2]
     assert codes(tmp_path, plan.replace('"zero_optimization"', '"other"'), STATE)["DS320"].severity == "error", "Accelerator() refuses that"

@@ -1,4 +1,4 @@
-"""ZenFlow in two releases: what DeepSpeed does with a configuration, as tests/long/test_zenflow.py has it from DeepSpeed itself."""
+"""ZenFlow in two releases: what DeepSpeed does with a configuration, as recorded by tests/long/test_zenflow.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CPU = {"offload_optimizer": {"device": "cpu"}}
 
 
 def config(stage: int, flow: dict[str, Any], *, allowed: bool = True, offload: bool = True) -> dict[str, Any]:
-    """One configuration."""
+    """Return a configuration."""
     zero = {"stage": stage, "zenflow": flow, **(CPU if offload else {})}
     return {
         "train_micro_batch_size_per_gpu": 1,
@@ -49,10 +49,10 @@ MOMENTS: dict[str, dict[str, str | None]] = {
         "not allowed": None,
     },
 }
-"""When DeepSpeed refuses it; None where it trains."""
+"""When DeepSpeed refuses it; None if it trains."""
 
 
 def our_moment(name: str, version: str) -> str | None:
-    """When we say that it is refused."""
+    """Return when dstui says that it is refused."""
     found = [f.when for f in check_config(FLOWS[name], NO_GPU, world_size=1, deepspeed_version=version) if f.severity == "error"]
     return next((moment for moment in ("parse", "initialize", "launch", "run") if moment in found), None)

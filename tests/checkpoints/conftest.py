@@ -1,4 +1,4 @@
-"""Real checkpoints, written by two CPU ranks once and kept beside the older releases."""
+"""Real checkpoints, written once by two CPU ranks and kept beside the older releases."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ RUNNER = ("-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--no_local_rank
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Callable[[int], Path]:
-    """A copy of a checkpoint of a stage, to break or to convert."""
+    """Return a function that copies the checkpoint of a ZeRO stage, to be damaged or converted."""
 
     def of_stage(stage: int) -> Path:
         kept = FOLDER / "checkpoints" / f"stage{stage}"
         kept.parent.mkdir(parents=True, exist_ok=True)
         with kept.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # other processes of the suite want it too
+            fcntl.flock(lock, fcntl.LOCK_EX)  # other test processes want it too
             if not (kept / "latest").is_file():
                 _train(stage, kept)
         return Path(shutil.copytree(kept, tmp_path / f"stage{stage}", dirs_exist_ok=True))

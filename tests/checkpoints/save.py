@@ -1,4 +1,4 @@
-"""Two CPU ranks train a few steps of something tiny and save a checkpoint: python save.py STAGE FOLDER."""
+"""Train a tiny model for a few steps on two CPU ranks and save a checkpoint: python save.py STAGE FOLDER."""
 
 import sys
 
@@ -6,7 +6,7 @@ import deepspeed
 import torch
 from torch import nn
 
-deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # plain gloo: nothing is compiled
+deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # plain gloo, so that nothing is compiled
 stage, folder = int(sys.argv[1]), sys.argv[2]
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 4))

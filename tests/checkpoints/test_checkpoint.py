@@ -1,4 +1,4 @@
-"""dstui checkpoint: what is in one, told without executing it; whole weights from it, or nothing; whether a Plan can go on from it."""
+"""dstui checkpoint: shows content without executing it, consolidates weights completely or not at all, and checks a Plan against it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from dstui.plan import load
 pytestmark = [pytest.mark.launcher, pytest.mark.xdist_group("checkpoints")]
 Made = Callable[[int], Path]
 WEIGHTS = 16 * 32 + 32 + 32 * 4 + 4
-"""Parameters of the model of save.py."""
+"""The number of parameters of save.py's model."""
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-def test_what_is_in_it_is_told(stage: int, checkpoint: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_content_is_shown(stage: int, checkpoint: Made, capsys: pytest.CaptureFixture[str]) -> None:
     folder = checkpoint(stage)
     for path in (folder, folder / "global_step3"):
         found = read_checkpoint(path)
@@ -44,7 +44,7 @@ def test_what_is_in_it_is_told(stage: int, checkpoint: Made, capsys: pytest.Capt
 
 
 def broken(folder: Path, how: str) -> None:
-    """A checkpoint as a full disk, a lost host or an interrupted copy leave it."""
+    """Damage a checkpoint as a full disk, a lost host or an interrupted copy does."""
     tag = folder / "global_step3"
     shard = next(path for path in tag.iterdir() if "rank_1" in path.name and "optim" in path.name)
     if how == "a shard is missing":
@@ -60,7 +60,7 @@ def broken(folder: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["a shard is missing", "a shard is cut off", "a shard is empty", "no model states"])
 @pytest.mark.parametrize("stage", [2, 3])
-def test_one_that_is_not_whole_is_said_to_be_so_and_nothing_is_made_of_it(
+def test_incomplete_checkpoint_is_reported_and_not_converted(
     stage: int, how: str, checkpoint: Made, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = checkpoint(stage)
@@ -75,7 +75,7 @@ def test_one_that_is_not_whole_is_said_to_be_so_and_nothing_is_made_of_it(
     ("latest", "said"),
     [("global_step9", "names global_step9, which does not exist"), ("../../etc", "global_step3"), (None, "global_step3")],
 )
-def test_a_latest_that_leads_nowhere_is_told_or_done_without(
+def test_dangling_latest_is_reported_or_not_needed(
     latest: str | None, said: str, checkpoint: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = checkpoint(2)
@@ -87,7 +87,7 @@ def test_a_latest_that_leads_nowhere_is_told_or_done_without(
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty", "file"])
-def test_what_is_no_checkpoint_is_a_sentence(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_that_is_no_checkpoint_gives_a_message(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
     assert main(["checkpoint", str(tmp_path / name)]) == 2
@@ -104,14 +104,14 @@ class Program:
         return exec, (f"open({str(self.path)!r}, 'w')",)
 
 
-def test_looking_executes_nothing_and_a_pickle_that_is_a_program_is_not_converted(
+def test_looking_executes_nothing_and_a_malicious_pickle_is_not_converted(
     checkpoint: Made, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder, proof = checkpoint(2), tmp_path / "executed"
     shard = folder / "global_step3" / "mp_rank_00_model_states.pt"
     evil = pickle.dumps({"module": {}, "global_steps": 3, "dp_world_size": 2, "epoch": Program(proof)})
     pickle.loads(evil)
-    assert proof.exists(), "loaded as torch.load does, it acts"
+    assert proof.exists(), "torch.load would execute it"
     proof.unlink()
     with zipfile.ZipFile(shard, "w") as archive:
         archive.writestr("archive/data.pkl", evil)
@@ -133,10 +133,10 @@ print("SAME", sum(t.numel() for t in ours.values()))
 """
 
 
-def test_whole_weights_are_those_of_the_checkpoint(checkpoint: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_consolidated_weights_equal_the_checkpoints(checkpoint: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, out = checkpoint(3), tmp_path / "weights"
     assert main(["checkpoint", str(folder), "--fp32", str(out)]) == 0
-    assert "of memory" in capsys.readouterr().err, "what it takes is told beforehand"
+    assert "of memory" in capsys.readouterr().err, "the cost is shown in advance"
     words = [sys.executable, "-c", COMPARE, str(out / "model.safetensors"), str(folder)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert f"SAME {WEIGHTS}" in done.stdout, done.stderr[-2000:]
@@ -155,14 +155,14 @@ def some(tmp_path: Path) -> Checkpoint:
         ("pass", "wrote nothing"),
     ],
 )
-def test_what_fails_in_the_middle_leaves_nothing_behind(program: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_conversion_leaves_nothing(program: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversion, "_command", lambda *_all: [sys.executable, "-c", program])
     with pytest.raises(FileProblem, match=said):
         convert(Conversion("fp32"), some(tmp_path), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_gets_its_name_only_when_it_is_whole_and_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_gets_its_name_when_complete_and_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "import pathlib, time; p = pathlib.Path('{0}'); p.mkdir(); (p / 'model').write_text('x' * 1000); print('50 %'); time.sleep(0.5)"
     )
@@ -187,7 +187,7 @@ def test_it_gets_its_name_only_when_it_is_whole_and_progress_is_told(tmp_path: P
         ({}, "{zero_optimization: {stage: 2}, checkpoint: {load_universal: true}}", 2, "CK004"),
     ],
 )
-def test_what_keeps_a_plan_from_going_on_is_told_before_it_starts(
+def test_obstacles_for_a_plan_to_resume_are_reported_in_advance(
     change: dict[str, Any], plan: str, ranks: int | None, code: str | None, tmp_path: Path
 ) -> None:
     found = list(resume_findings(replace(some(tmp_path), **change), load(f"version: 1\ndeepspeed: {plan}\n"), ranks))
@@ -202,7 +202,7 @@ def test_what_keeps_a_plan_from_going_on_is_told_before_it_starts(
         (["--resume=old", "--resume", "--x"], ["--x", "--resume", "new"]),
     ],
 )
-def test_arguments_to_go_on_take_the_place_of_those_before(args: list[str], made: list[str]) -> None:
+def test_resume_arguments_replace_previous_ones(args: list[str], made: list[str]) -> None:
     assert with_arguments(args, ["--resume", "new"]) == made
 
 
@@ -216,7 +216,7 @@ def test_arguments_to_go_on_take_the_place_of_those_before(args: list[str], made
         ("p.add_argument('--lr')", (), ()),
     ],
 )
-def test_how_a_script_goes_on_is_read_from_it(script: str, restarts: tuple[str, ...], found: tuple[str, ...]) -> None:
+def test_resume_method_of_a_script_is_found(script: str, restarts: tuple[str, ...], found: tuple[str, ...]) -> None:
     facts = inspect_script(
         f"import deepspeed\nfrom transformers import HfArgumentParser, TrainingArguments\n{script}\ndeepspeed.initialize(args=p)\n"
     )

@@ -1,4 +1,4 @@
-"""Checkpoints in the TUI: found, looked into, held against the Plan, consolidated with progress, and cancelled without a trace."""
+"""Checkpoints in the TUI: found, inspected, compared to the Plan, consolidated with progress, and cancelled cleanly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dstui.documents.plan_files import read_plan
 from dstui.tui.app import DstuiApp
 from tests.machines import NO_GPU
 from tests.tui.conftest import PLAN, screen, until
-from tests.tui.conftest import _spared as _spared  # noqa: PLC0414 - a fixture
+from tests.tui.conftest import _skip_unseen_work as _skip_unseen_work  # noqa: PLC0414 - a fixture
 
 pytestmark = [pytest.mark.launcher, pytest.mark.xdist_group("checkpoints")]
 Made = Callable[[int], Path]
@@ -24,7 +24,7 @@ Made = Callable[[int], Path]
 
 @asynccontextmanager
 async def opened(folder: Path, monkeypatch: pytest.MonkeyPatch, ranks: int = 2) -> AsyncIterator[Pilot[int]]:
-    """The app on a Plan for so many ranks at stage 2, in this folder."""
+    """Open the app with a stage 2 Plan for this number of ranks, in this folder."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / ".config"))
     (folder / "plan.yaml").write_text(PLAN.replace("deepspeed:\n", f"cluster: {{hosts: {{localhost: {ranks}}}}}\ndeepspeed:\n", 1))
@@ -45,7 +45,7 @@ def everything(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if ".config" not in path.parts}
 
 
-async def test_what_is_in_it_is_told_with_whether_the_plan_can_go_on_and_looking_writes_nothing(
+async def test_content_and_fit_to_the_plan_are_shown_and_looking_writes_nothing(
     checkpoint: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint(2)
@@ -57,7 +57,7 @@ async def test_what_is_in_it_is_told_with_whether_the_plan_can_go_on_and_looking
         assert everything(tmp_path) == before
 
 
-async def test_another_number_of_ranks_and_a_missing_shard_are_told(
+async def test_different_number_of_ranks_and_missing_shard_are_reported(
     checkpoint: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = checkpoint(2)
@@ -65,11 +65,11 @@ async def test_another_number_of_ranks_and_a_missing_shard_are_told(
     async with opened(tmp_path, monkeypatch, ranks=4) as pilot:
         await look(pilot)
         assert "NOT WHOLE" in screen(pilot) and "2 ranks have written it, the Plan has 4" in screen(pilot)
-        assert "32-bit" not in screen(pilot), "nothing is offered that could not be done"
+        assert "32-bit" not in screen(pilot), "only possible actions are offered"
 
 
 async def begin(pilot: Pilot[int], folder: Path) -> None:
-    """From the look to the running conversion; what it takes is told before."""
+    """Start the conversion from the dialog; its cost is shown first."""
     await look(pilot)
     await pilot.press("f")
     await until(pilot, lambda: "Where to?" in screen(pilot), 15)
@@ -79,7 +79,7 @@ async def begin(pilot: Pilot[int], folder: Path) -> None:
     await pilot.press("y")
 
 
-async def test_whole_weights_are_written_once_their_cost_was_told(
+async def test_weights_are_consolidated_after_their_cost_was_shown(
     checkpoint: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint(2)
@@ -91,9 +91,7 @@ async def test_whole_weights_are_written_once_their_cost_was_told(
 
 
 @pytest.mark.parametrize("how", ["escape", "the end of the session"])
-async def test_a_conversion_that_is_cancelled_leaves_nothing(
-    how: str, checkpoint: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cancelled_conversion_leaves_nothing(how: str, checkpoint: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint(2)
     pid = tmp_path / "pid"
     endless = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); print('Processing', flush=True); time.sleep(1000)"
@@ -112,7 +110,7 @@ async def test_a_conversion_that_is_cancelled_leaves_nothing(
     assert not list(tmp_path.glob(f"{conversion.TEMPORARY}*")) and not (tmp_path / "stage2-fp32").exists()
 
 
-async def test_the_dialog_says_how_to_go_on_from_it_and_does_it(checkpoint: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dialog_explains_how_to_resume_and_does_it(checkpoint: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = checkpoint(2)
     (tmp_path / "train.py").write_text(
         "import argparse, deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--resume_from')\n"

@@ -1,4 +1,4 @@
-"""A checkpoint that somebody made up: looked at without a call, without end or without memory; converted without what it names being run."""
+"""Malicious checkpoints: inspected without calling anything, in limited time and memory, and converted without running what they name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHARD = "mp_rank_00_model_states.pt"
 
 
 def write(path: Path, data: bytes, *more: tuple[str, bytes]) -> Path:
-    """A file as torch.save writes it."""
+    """Write a file as torch.save does."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in (("archive/data.pkl", data), *more):
             archive.writestr(name, text)
@@ -33,7 +33,7 @@ def write(path: Path, data: bytes, *more: tuple[str, bytes]) -> Path:
 
 
 def calls(module: str, name: str, argument: str) -> bytes:
-    """A pickle that calls a function of a module, or of what a module has imported."""
+    """Return a pickle that calls a function of a module, or of what a module has imported."""
     words = "".join(f"\x8c{chr(len(word))}{word}" for word in (module, name)).encode("latin-1")
     return b"\x80\x04" + words + b"\x93" + b"\x8c" + bytes([len(argument)]) + argument.encode() + b"\x85R."
 
@@ -50,7 +50,7 @@ def folder_with(tmp_path: Path, data: bytes, name: str = SHARD) -> Path:
     ("module", "name"),
     [("os", "system"), ("deepspeed.runtime.engine", "os.system"), ("torch._utils", "_rebuild_x.os"), ("torch.float16", "os.system")],
 )
-def test_whatever_a_pickle_names_that_no_training_writes_is_said(module: str, name: str, tmp_path: Path) -> None:
+def test_unusual_globals_of_a_pickle_are_reported(module: str, name: str, tmp_path: Path) -> None:
     found = read_checkpoint(folder_with(tmp_path, calls(module, name, "x")))
     assert found.strange == (f"{module}.{name}",)
 
@@ -59,18 +59,18 @@ ENUM = "deepspeed.runtime.zero.config\nZeroStageEnum"
 
 
 def named(number: int, module_and_name: str) -> bytes:
-    """GLOBAL and BINPUT."""
+    """Return the opcodes GLOBAL and BINPUT."""
     return f"c{module_and_name}\nq".encode() + bytes([number])
 
 
 def word(text: str) -> bytes:
-    """BINUNICODE."""
+    """Return the opcode BINUNICODE."""
     return b"X" + struct.pack("<I", len(text)) + text.encode()
 
 
 GETATTR, STAGE = named(0, "__builtin__\ngetattr"), named(1, ENUM)
 MEMBER = GETATTR + STAGE + word("gradients") + b"\x86R"
-"""`getattr(ZeroStageEnum, 'gradients')`, as Python 3.11.0 to 3.11.3 writes a member in protocol 2."""
+"""`getattr(ZeroStageEnum, 'gradients')`, as Python 3.11.0 to 3.11.3 pickle a member in protocol 2."""
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ MEMBER = GETATTR + STAGE + word("gradients") + b"\x86R"
         pytest.param(MEMBER + b"0h\x00h\x01" + word("gradients") + b"\x86R", id="again, from the memo"),
     ],
 )
-def test_a_stage_is_read_in_each_form_in_which_a_python_pickles_an_enum(stage: bytes, tmp_path: Path) -> None:
+def test_stage_is_read_in_each_pickled_form_of_an_enum(stage: bytes, tmp_path: Path) -> None:
     state = b"\x80\x02}" + word("optimizer_state_dict") + b"}" + word("zero_stage") + stage + b"ss."
     found = read_checkpoint(folder_with(tmp_path, state, "zero_pp_rank_0_mp_rank_00_optim_states.pt"))
     assert (found.stage, found.strange) == (2, ())
@@ -100,12 +100,12 @@ def test_a_stage_is_read_in_each_form_in_which_a_python_pickles_an_enum(stage: b
         pytest.param(b"(" + STAGE + word("gradients") + b"i__builtin__\ngetattr\n", id="INST"),
     ],
 )
-def test_getattr_of_anything_else_may_be_a_program(pickled: bytes, tmp_path: Path) -> None:
+def test_getattr_of_anything_else_may_be_code(pickled: bytes, tmp_path: Path) -> None:
     assert read_checkpoint(folder_with(tmp_path, b"\x80\x02" + pickled + b".")).strange == ("builtins.getattr",)
 
 
-def test_the_members_of_an_enum_are_those_of_deepspeed() -> None:
-    """Read, not imported: torch takes seconds."""
+def test_enum_members_are_deepspeeds() -> None:
+    """DeepSpeed's source is read instead of imported, since torch takes seconds."""
     from importlib.metadata import distribution
 
     for qualified, members in torch_file.ENUMS.items():
@@ -115,21 +115,21 @@ def test_the_members_of_an_enum_are_those_of_deepspeed() -> None:
         assert {ast.unparse(one.targets[0]): ast.literal_eval(one.value) for one in found.body if isinstance(one, ast.Assign)} == members
 
 
-def test_the_sets_of_a_script_are_no_program(tmp_path: Path) -> None:
+def test_sets_of_a_script_are_no_code(tmp_path: Path) -> None:
     """torch.save writes protocol 2, in which Python names its own types as Python 2 did."""
     assert read_checkpoint(folder_with(tmp_path, pickle.dumps({"seen": {1, 2}, "phase": 1j}, 2))).strange == ()
 
 
 @pytest.mark.parametrize("name", ["extra_optim_states.pt", "layer_0_expert_0_mp_rank_00_model_states.pt", "deeper/zero_pp_rank_0_x.pt"])
-def test_files_that_no_list_names_are_looked_at_too(name: str, tmp_path: Path) -> None:
+def test_unlisted_files_are_inspected(name: str, tmp_path: Path) -> None:
     folder = folder_with(tmp_path, pickle.dumps({}, 2))
     (folder / "step1" / name).parent.mkdir(exist_ok=True)
     write(folder / "step1" / name, calls("os", "system", "true"))
     assert read_checkpoint(folder).strange == ("os.system",)
 
 
-def test_the_tool_itself_executes_nothing_either(checkpoint: Made, tmp_path: Path) -> None:
-    """Whatever was seen before: a file may change in between."""
+def test_conversion_executes_nothing(checkpoint: Made, tmp_path: Path) -> None:
+    """It must not rely on an earlier inspection: a file may change in between."""
     folder, proof = checkpoint(3), tmp_path / "executed"
     for shard in (folder / "global_step3").glob("*.pt"):
         write(shard, calls("os", "system", f"touch {proof}"))
@@ -143,7 +143,7 @@ def test_the_tool_itself_executes_nothing_either(checkpoint: Made, tmp_path: Pat
     assert "weights only" in made.stderr.lower() or "weights_only" in made.stderr, made.stderr[-1500:]
 
 
-def test_a_file_that_torch_would_read_differently_is_none(tmp_path: Path) -> None:
+def test_file_that_torch_would_read_differently_is_refused(tmp_path: Path) -> None:
     good, evil = pickle.dumps({}, 2), calls("os", "system", "true")
     for more in (("archive/DATA.PKL", evil), ("other/data.pkl", evil), ("archive/constants.pkl", good)):
         with pytest.raises(TorchFileProblem):
@@ -151,7 +151,7 @@ def test_a_file_that_torch_would_read_differently_is_none(tmp_path: Path) -> Non
 
 
 NESTED = b"".join([b"\x80\x02)", *(b"q%c" % i + b"h%c" % i + b"\x86" for i in range(60))])
-"""A tuple that holds a tuple twice, which holds another twice, 60 times: 2**60 elements when it is hashed or shown."""
+"""A tuple that holds a tuple twice, which holds another twice, 60 times: 2**60 elements when hashed or printed."""
 
 HOSTILE = {
     "an object without its __init__": b"\x80\x02cx\ny\n)\x81.",
@@ -178,7 +178,7 @@ for folder in sys.argv[1:]:
 """
 
 
-def test_a_pickle_that_somebody_made_up_costs_nothing_and_is_a_sentence_at_most(tmp_path: Path) -> None:
+def test_malicious_pickle_is_cheap_and_gives_at_most_a_message(tmp_path: Path) -> None:
     folders = [str(folder_with(tmp_path / str(number), data)) for number, data in enumerate(HOSTILE.values())]
     done = subprocess.run([sys.executable, "-c", LOOK, *folders], capture_output=True, text=True, check=False)
     ended = [line for line in done.stdout.splitlines() if line.startswith("ENDED")]
@@ -187,7 +187,7 @@ def test_a_pickle_that_somebody_made_up_costs_nothing_and_is_a_sentence_at_most(
 
 
 def shape(*sizes: object) -> object:
-    """torch.Size as a pickle's reader gives it."""
+    """Return torch.Size as the pickle reader represents it."""
     data = io.BytesIO(b"\x80\x02ctorch\nSize\n" + pickle.dumps(sizes, 2)[2:-1] + b"\x85R.")
     return torch_file._read(data).value
 
@@ -195,14 +195,12 @@ def shape(*sizes: object) -> object:
 @pytest.mark.parametrize(
     ("sizes", "count"), [((4, 5), 20), ((), 1), ((2**40, 2**40), 0), ((-4, -5), 0), (("a", 2), 0), ((1,) * 100, 0), ((2.5,), 0)]
 )
-def test_a_shape_that_no_tensor_has_counts_nothing(sizes: tuple[object, ...], count: int) -> None:
+def test_impossible_shape_counts_as_nothing(sizes: tuple[object, ...], count: int) -> None:
     assert count_elements(shape(*sizes)) == count
 
 
 @pytest.mark.parametrize("ranks", [10**30, -5, 10**7, "many"])
-def test_a_number_of_ranks_that_makes_no_sense_is_said_and_costs_nothing(
-    ranks: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_number_of_ranks_is_reported_cheaply(ranks: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = folder_with(tmp_path, pickle.dumps({"module": {}, "dp_world_size": ranks, "mp_world_size": 10**6, ("a", 1): 2}, 2))
     assert main(["checkpoint", str(folder)]) in (0, 1)
     assert len(capsys.readouterr().out) < 2000

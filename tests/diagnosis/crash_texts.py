@@ -1,4 +1,4 @@
-"""Logs of runs that ended badly, put together from parts: what a launcher prints, what ranks print, what follows from another's death."""
+"""Logs of failed runs, composed of parts: output of a launcher, output of ranks, and consequences of another rank's death."""
 
 from __future__ import annotations
 
@@ -218,21 +218,21 @@ NOISE = (
 
 
 def spawned(world: int) -> list[str]:
-    """What DeepSpeed's launcher prints before anything of the ranks."""
+    """Return the output of DeepSpeed's launcher before that of the ranks."""
     head = f"[2026-03-01 10:00:00,000] [INFO] [launch.py:170:main] dist_world_size={world}"
     line = "[2026-03-01 10:00:00,{0:03}] [INFO] [launch.py:245:main] process {1} spawned with command: ['python', '-u', 'train.py', '--local_rank={0}']"
     return [head, *(line.format(rank, 700 + rank) for rank in range(world))]
 
 
 def traceback(rank: int | None, last: str, file: str = "/home/me/project/train.py") -> list[str]:
-    """A traceback of one rank, labelled as PyTorch does."""
+    """Return a traceback of one rank, labelled as by PyTorch."""
     label = "" if rank is None else f"[rank{rank}]: "
     lines = ["Traceback (most recent call last):", f'  File "{file}", line 30, in <module>', "    main()", last]
     return [label + line for line in lines]
 
 
 def fallout(rank: int, how: int = 0) -> list[str]:
-    """What a rank prints because another one died."""
+    """Return what a rank prints because another one died."""
     last = (
         "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:561] Connection closed by peer [10.0.0.2]:2311.",
         "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, remote process exited or there was a network error, NCCL version 2.27.3",
@@ -243,13 +243,13 @@ def fallout(rank: int, how: int = 0) -> list[str]:
 
 
 def ended(world: int, code: int) -> list[str]:
-    """How DeepSpeed's launcher ends: with the command of the rank that it started last."""
+    """Return the last output of DeepSpeed's launcher, with the command of the rank that it started last."""
     killing = [f"[2026-03-01 10:01:00,000] [INFO] [launch.py:253:sigkill_handler] Killing subprocess {700 + rank}" for rank in range(world)]
     command = f"['python', '-u', 'train.py', '--local_rank={world - 1}']"
     return [*killing, f"[2026-03-01 10:01:00,000] [ERROR] [launch.py:259:sigkill_handler] {command} exits with return code = {code}"]
 
 
-def of_lines(path: Path, lines: list[str]) -> Diagnosis:
-    """The diagnosis of a log with these lines."""
+def diagnose_lines(path: Path, lines: list[str]) -> Diagnosis:
+    """Diagnose a log with these lines."""
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return diagnose([path])

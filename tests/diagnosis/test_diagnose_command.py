@@ -1,4 +1,4 @@
-"""`dstui diagnose` of one's own runs: the newest without a name, one by its name, those since a moment, and what repeats."""
+"""`dstui diagnose` for own runs: the newest, one by name, all since a moment, and failures that repeat."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dstui.diagnosis import diagnose, report
-from tests.diagnosis.crash_texts import of_lines, traceback
-from tests.jobs.made import dstui, made
+from tests.diagnosis.crash_texts import diagnose_lines, traceback
+from tests.jobs.made import dstui, make_job
 
 HOSTS = {0: "worker-1", 1: "worker-3"}
 
@@ -18,7 +18,7 @@ HOSTS = {0: "worker-1", 1: "worker-3"}
 def failed(folder: Path, first: int, error: str, hours_ago: float, *, lost: bool = False) -> None:
     """Make a run on two hosts in which one rank raised an error before the other ended."""
     other = 1 - first
-    job = made(folder, logs={first: "\n".join(traceback(None, error)) + "\n", other: "step 1 loss 2.0\n"})
+    job = make_job(folder, logs={first: "\n".join(traceback(None, error)) + "\n", other: "step 1 loss 2.0\n"})
     began = datetime.now(timezone.utc) - timedelta(hours=hours_ago)
     for rank in (first, other):
         ended = began.timestamp() + (5 if rank == first else 9)
@@ -40,29 +40,29 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_a_path_it_is_the_newest_run_here(place: Path) -> None:
+def test_newest_run_here_is_the_default(place: Path) -> None:
     code, out, _ = dstui("diagnose", cwd=place)
     assert code == 0
     assert "labels4" in out
     assert "worker-3 was first in 4 of the last 5 failures here." in " ".join(out.split())
 
 
-def test_a_run_is_taken_by_its_name_and_what_is_no_run_is_a_missing_file(place: Path) -> None:
+def test_run_is_found_by_name_and_anything_else_is_a_missing_file(place: Path) -> None:
     code, out, _ = dstui("diagnose", "tiny-20260103", cwd=place)
     assert (code, "labels2" in out) == (0, True)
     code, _, err = dstui("diagnose", "nothing", cwd=place)
     assert (code, "nothing: no such file or folder. There is no run called nothing." in err) == (2, True)
     code, _, err = dstui("diagnose", "tiny-2026", cwd=place)
-    assert (code, "may be tiny-20260101-030405" in err) == (2, True), "several runs begin so"
+    assert (code, "may be tiny-20260101-030405" in err) == (2, True), "several runs have this prefix"
 
 
-def test_without_any_run_it_says_so(tmp_path: Path) -> None:
+def test_missing_runs_give_a_message(tmp_path: Path) -> None:
     code, _, err = dstui("diagnose", cwd=tmp_path)
     assert code == 2
     assert "No runs yet" in err
 
 
-def test_runs_since_a_moment_are_told_in_a_line_each(place: Path) -> None:
+def test_runs_since_a_moment_are_listed_one_per_line(place: Path) -> None:
     code, out, _ = dstui("diagnose", "--since", "35h", cwd=place)
     assert code == 0
     assert [f"labels{number}" in out for number in range(5)] == [False, False, True, True, True]
@@ -76,8 +76,8 @@ def test_runs_since_a_moment_are_told_in_a_line_each(place: Path) -> None:
     assert "leave out the paths" in dstui("diagnose", "--since", "1h", "x.log", cwd=place)[2]
 
 
-def test_markdown_can_be_pasted_and_no_line_of_a_log_ends_its_block(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "a_log", traceback(None, "ValueError: ``` <b>odd</b> *words*"))
+def test_markdown_can_be_pasted_and_no_log_line_ends_its_block(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "a_log", traceback(None, "ValueError: ``` <b>odd</b> *words*"))
     text = report(found, markdown=True)
     assert text.startswith("**")
     assert "````" in text

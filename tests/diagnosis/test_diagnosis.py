@@ -1,4 +1,4 @@
-"""Causes are told from what follows from them, in any log; nothing that ended well, or on purpose, is called a failure."""
+"""Causes are separated from their consequences in any log, and a good or intended end is never called a failure."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ from dstui.cli import main
 from dstui.diagnosis import diagnose, report
 from dstui.diagnosis.signatures import ALL, BY_ID
 from dstui.plan import load
-from tests.diagnosis.crash_texts import LAUNCHER_SAMPLES, NOISE, SAMPLES, ended, fallout, of_lines, spawned, traceback
+from tests.diagnosis.crash_texts import LAUNCHER_SAMPLES, NOISE, SAMPLES, diagnose_lines, ended, fallout, spawned, traceback
 
 ROOTS = [(cause, last) for cause, texts in SAMPLES.items() for last in texts]
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def failed(last: str, rank: int = 2, world: int = 4) -> list[str]:
-    """A run in which one rank ends with these words, and the others because of it."""
+    """Return the log of a run in which one rank fails with this line and the others because of it."""
     others = [line for other in range(world) if other != rank for line in fallout(other, other)]
     return [*spawned(world), "step 1 loss 2.0", *traceback(rank, last), *others, *ended(world, 1)]
 
 
 @pytest.mark.parametrize(("cause", "last"), ROOTS)
-def test_a_cause_on_one_rank_is_named_with_that_rank_though_all_others_complain(tmp_path: Path, cause: str, last: str) -> None:
-    found = of_lines(tmp_path / "log", failed(last))
+def test_cause_on_one_rank_is_named_though_all_others_complain(tmp_path: Path, cause: str, last: str) -> None:
+    found = diagnose_lines(tmp_path / "log", failed(last))
     assert (found.cause, found.kind, found.first_failing_rank, found.others) == (cause, "failure", 2, ())
     assert any(last[:60] in line.text and line.rank == 2 for line in found.evidence)
     assert found.fixes
 
 
 @pytest.mark.parametrize(("cause", "last"), ROOTS)
-def test_a_cause_is_named_in_a_traceback_without_any_label_or_launcher(tmp_path: Path, cause: str, last: str) -> None:
-    assert of_lines(tmp_path / "log", traceback(None, last)).cause == cause
+def test_cause_is_found_in_a_traceback_without_label_or_launcher(tmp_path: Path, cause: str, last: str) -> None:
+    assert diagnose_lines(tmp_path / "log", traceback(None, last)).cause == cause
 
 
 @pytest.mark.parametrize("cause", LAUNCHER_SAMPLES)
-def test_what_the_launcher_refuses_is_nobodys_rank(tmp_path: Path, cause: str) -> None:
+def test_launcher_error_belongs_to_no_rank(tmp_path: Path, cause: str) -> None:
     file = "/opt/env/lib/python3.11/site-packages/deepspeed/launcher/runner.py"
-    found = of_lines(tmp_path / "log", traceback(None, LAUNCHER_SAMPLES[cause], file))
+    found = diagnose_lines(tmp_path / "log", traceback(None, LAUNCHER_SAMPLES[cause], file))
     assert (found.cause, found.confidence, found.first_failing_rank) == (cause, "high", None)
 
 
 @QUICK
 @given(data=st.data())
-def test_noise_and_fallout_anywhere_never_change_the_cause(tmp_path: Path, data: st.DataObject) -> None:
+def test_noise_and_consequences_never_change_the_cause(tmp_path: Path, data: st.DataObject) -> None:
     cause, last = data.draw(st.sampled_from(ROOTS))
     rank = data.draw(st.integers(0, 3))
     lines = failed(last, rank)
     blocks = data.draw(st.lists(st.sampled_from([[line] for line in NOISE] + [fallout(r, r) for r in range(4) if r != rank]), max_size=12))
     starts = [at for at, line in enumerate(lines) if "Traceback" in line or at < 5] + [len(lines)]
-    for block in blocks:  # between tracebacks: a label-less line within one would be another rank's
+    for block in blocks:  # between tracebacks: a line without label inside one would belong to another rank
         at = data.draw(st.sampled_from(starts))
         lines = lines[:at] + block + lines[at:]
         starts = [at for at, line in enumerate(lines) if "Traceback" in line or at < 5] + [len(lines)]
-    found = of_lines(tmp_path / "log", lines)
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.first_failing_rank) == (cause, rank)
 
 
 @QUICK
 @given(order=st.permutations(range(4)), sample=st.sampled_from(ROOTS), rank=st.integers(0, 3))
-def test_the_order_of_rank_files_does_not_matter(tmp_path: Path, order: list[int], sample: tuple[str, str], rank: int) -> None:
+def test_order_of_rank_files_does_not_matter(tmp_path: Path, order: list[int], sample: tuple[str, str], rank: int) -> None:
     cause, last = sample
     paths = []
     for number in range(4):
@@ -89,25 +89,25 @@ def test_the_order_of_rank_files_does_not_matter(tmp_path: Path, order: list[int
         (-6, "SIGABRT"),
     ],
 )
-def test_an_exit_code_is_translated_and_its_rank_is_the_silent_one(tmp_path: Path, code: int, cause: str) -> None:
+def test_exit_code_is_translated_and_belongs_to_the_silent_rank(tmp_path: Path, code: int, cause: str) -> None:
     lines = [*spawned(4), *fallout(0), *fallout(1, 1), *fallout(3, 3), *ended(4, code)]
-    found = of_lines(tmp_path / "log", lines)
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.first_failing_rank) == (cause, 2)
     assert any("rank started last" in note for note in found.notes), "the launcher's line names rank 3"
 
 
-def test_a_kill_is_host_memory_only_where_something_proves_it(tmp_path: Path) -> None:
+def test_kill_is_host_memory_only_if_proven(tmp_path: Path) -> None:
     killed = ["srun: error: node7: task 2: Killed"]
-    assert of_lines(tmp_path / "a", killed).cause == "KILLED-UNKNOWN"
-    assert of_lines(tmp_path / "a", killed).confidence != "high"
+    assert diagnose_lines(tmp_path / "a", killed).cause == "KILLED-UNKNOWN"
+    assert diagnose_lines(tmp_path / "a", killed).confidence != "high"
     proof = "slurmstepd: error: Detected 3 oom_kill events in StepId=77.0. Some of the step tasks have been OOM Killed."
-    found = of_lines(tmp_path / "b", [*killed, proof])
+    found = diagnose_lines(tmp_path / "b", [*killed, proof])
     assert (found.cause, found.confidence) == ("OOM-HOST", "high")
     kernel = "[81723.1] Out of memory: Killed process 4711 (python) total-vm:91234567kB, anon-rss:60123456kB"
-    assert of_lines(tmp_path / "c", [*ended(2, -9), kernel]).cause == "OOM-HOST"
+    assert diagnose_lines(tmp_path / "c", [*ended(2, -9), kernel]).cause == "OOM-HOST"
 
 
-def test_torchrun_names_the_first_that_ended_and_the_diagnosis_the_first_that_failed(tmp_path: Path) -> None:
+def test_torchrun_names_the_first_to_end_and_the_diagnosis_the_first_to_fail(tmp_path: Path) -> None:
     lines = [
         *traceback(1, "KeyError: 'answer'"),
         "W0301 10:00:05.000000 40 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 51 closing signal SIGTERM",
@@ -121,21 +121,21 @@ def test_torchrun_names_the_first_that_ended_and_the_diagnosis_the_first_that_fa
         "  error_file: <N/A>",
         "  traceback : Signal 7 (SIGBUS) received by PID 54",
     ]
-    found = of_lines(tmp_path / "log", lines)
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.first_failing_rank, found.others) == ("USER-PY", 1, ("SIGBUS-SHM",))
     assert found.confidence != "high", "two independent causes"
-    swapped = of_lines(tmp_path / "log", [*lines[4:], *lines[:4]])
+    swapped = diagnose_lines(tmp_path / "log", [*lines[4:], *lines[:4]])
     assert (swapped.cause, swapped.first_failing_rank, swapped.others) == ("SIGBUS-SHM", 3, ("USER-PY",))
 
 
-def test_a_traceback_after_a_progress_bar_belongs_to_its_rank(tmp_path: Path) -> None:
+def test_traceback_after_a_progress_bar_belongs_to_its_rank(tmp_path: Path) -> None:
     lines = traceback(5, "KeyError: 'text'")
     lines[0] = "1: Map: 100%|██████████| 400/400 [00:07<00:00, 51.64 examples/s]" + lines[0]
-    found = of_lines(tmp_path / "log", [*lines, *fallout(0)])
+    found = diagnose_lines(tmp_path / "log", [*lines, *fallout(0)])
     assert (found.cause, found.first_failing_rank) == ("USER-PY", 5)
 
 
-def test_tracebacks_of_two_ranks_shredded_into_each_other_still_show_the_cause(tmp_path: Path) -> None:
+def test_interleaved_tracebacks_of_two_ranks_show_the_cause(tmp_path: Path) -> None:
     lines = [
         "Traceback (most recent call last):",
         "Traceback (most recent call last):",
@@ -145,7 +145,7 @@ def test_tracebacks_of_two_ranks_shredded_into_each_other_still_show_the_cause(t
         "",
         "ModuleNotFoundErrorModuleNotFoundError: : No module named 'apexlike'No module named 'apexlike'",
     ]
-    assert of_lines(tmp_path / "log", lines).cause == "IMPORT-MISSING"
+    assert diagnose_lines(tmp_path / "log", lines).cause == "IMPORT-MISSING"
 
 
 @pytest.mark.parametrize(
@@ -161,15 +161,17 @@ def test_tracebacks_of_two_ranks_shredded_into_each_other_still_show_the_cause(t
         ("CTRL-C", ["torch.distributed.elastic.multiprocessing.api.SignalException: Process 47 got signal: 15"]),
     ],
 )  # fmt: skip
-def test_a_stop_is_no_failure_though_ranks_complain_after_it(tmp_path: Path, cause: str, lines: list[str]) -> None:
+def test_stop_is_no_failure_though_ranks_complain_after_it(tmp_path: Path, cause: str, lines: list[str]) -> None:
     after = [*fallout(0), *traceback(1, "RuntimeError: the reader was closed"), "Segmentation fault (core dumped)"]
-    found = of_lines(tmp_path / "log", [*spawned(2), "step 1 loss 2.0", *lines, *(after if cause != "SIGHUP" or len(lines) > 2 else [])])
+    found = diagnose_lines(
+        tmp_path / "log", [*spawned(2), "step 1 loss 2.0", *lines, *(after if cause != "SIGHUP" or len(lines) > 2 else [])]
+    )
     assert (found.cause, found.kind, found.first_failing_rank) == (cause, "stop", None)
 
 
-def test_a_stop_that_follows_a_failure_is_not_the_cause(tmp_path: Path) -> None:
+def test_stop_after_a_failure_is_not_the_cause(tmp_path: Path) -> None:
     cancelled = "slurmstepd: error: *** STEP 88.0 ON n1 CANCELLED AT 2026-03-01T11:00:00 ***"
-    found = of_lines(
+    found = diagnose_lines(
         tmp_path / "log",
         [*traceback(9, "RuntimeError: NCCL error: unhandled system error"), "srun: error: n3: task 9: Exited with exit code 1", cancelled],
     )
@@ -204,16 +206,16 @@ WATCHDOG = (
         ("CUDA-MISMATCH", None, [*traceback(None, SAMPLES["CUDA-MISMATCH"][0]), "Exception ignored in: <function DeepSpeedCPUAdam.__del__ at 0x7f>", *traceback(None, "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'")]),
     ],
 )  # fmt: skip
-def test_of_several_lines_the_one_that_explains_the_others_wins(tmp_path: Path, cause: str, rank: int | None, lines: list[str]) -> None:
-    found = of_lines(tmp_path / "log", lines)
+def test_line_that_explains_the_others_wins(tmp_path: Path, cause: str, rank: int | None, lines: list[str]) -> None:
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.first_failing_rank, found.others) == (cause, rank, ())
 
 
-def test_a_log_that_ends_while_an_op_is_built_may_wait_for_a_stale_lock(tmp_path: Path) -> None:
+def test_log_that_ends_during_a_build_may_wait_for_a_stale_lock(tmp_path: Path) -> None:
     waiting = ["step 0", "Using /home/me/.cache/torch_extensions/py311_cpu as PyTorch extensions root..."]
-    assert of_lines(tmp_path / "a", waiting).cause == "JIT-LOCK"
-    assert of_lines(tmp_path / "a", waiting).confidence == "low"
-    assert of_lines(tmp_path / "b", [*waiting, "Loading extension module cpu_adam...", "step 1"]).cause is None
+    assert diagnose_lines(tmp_path / "a", waiting).cause == "JIT-LOCK"
+    assert diagnose_lines(tmp_path / "a", waiting).confidence == "low"
+    assert diagnose_lines(tmp_path / "b", [*waiting, "Loading extension module cpu_adam...", "step 1"]).cause is None
 
 
 ATEXIT = [
@@ -235,8 +237,8 @@ WELL = [f"[2026-03-01 10:01:00,000] [INFO] [launch.py:285:main] Process {pid} ex
         ("BENIGN-NOISE", [*spawned(2), "step 1 loss 2.0", *ATEXIT, *WELL]),
     ],
 )  # fmt: skip
-def test_a_run_that_ended_well_stays_green(tmp_path: Path, cause: str, lines: list[str]) -> None:
-    found = of_lines(tmp_path / "log", lines)
+def test_successful_run_stays_successful(tmp_path: Path, cause: str, lines: list[str]) -> None:
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.first_failing_rank) == (cause, None)
     assert found.kind in ("success", "benign")
 
@@ -260,8 +262,8 @@ OPEN_ENDS = {
 
 
 @pytest.mark.parametrize("lines", OPEN_ENDS.values(), ids=OPEN_ENDS)
-def test_where_nothing_says_how_it_ended_that_is_said(tmp_path: Path, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    found = of_lines(tmp_path / "log", lines)
+def test_unknown_end_is_reported_as_unknown(tmp_path: Path, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.kind, found.first_failing_rank, found.evidence) == (None, None, None, ())
     assert main(["diagnose", str(tmp_path / "log")]) == 1
     assert capsys.readouterr().out.startswith("? Nothing in this text says how it ended.")
@@ -277,15 +279,15 @@ def test_where_nothing_says_how_it_ended_that_is_said(tmp_path: Path, lines: lis
         (traceback(3, "")[:2], "breaks off within a traceback, before the line that names the exception (line 3)"),
     ],
 )
-def test_a_log_that_breaks_off_is_told_as_such(tmp_path: Path, last: list[str], said: str) -> None:
-    found = of_lines(tmp_path / "log", ["step 1 loss 2.0", *last])
+def test_truncated_log_is_reported(tmp_path: Path, last: list[str], said: str) -> None:
+    found = diagnose_lines(tmp_path / "log", ["step 1 loss 2.0", *last])
     assert found.cause is None
     assert said in " ".join(report(found).split())
 
 
-def test_a_log_that_ends_with_a_whole_bar_or_a_whole_traceback_is_not_said_to_break_off(tmp_path: Path) -> None:
-    assert of_lines(tmp_path / "a", ["step 1", "100%|####| 9/9 [00:09<00:00]"]).notes == ()
-    assert of_lines(tmp_path / "b", ["step 1", *traceback(None, "ValueError: odd")]).notes == ()
+def test_log_ending_with_a_complete_bar_or_traceback_is_not_truncated(tmp_path: Path) -> None:
+    assert diagnose_lines(tmp_path / "a", ["step 1", "100%|####| 9/9 [00:09<00:00]"]).notes == ()
+    assert diagnose_lines(tmp_path / "b", ["step 1", *traceback(None, "ValueError: odd")]).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -297,31 +299,31 @@ def test_a_log_that_ends_with_a_whole_bar_or_a_whole_traceback_is_not_said_to_br
         ("GATHER16", "[WARNING] did not save: stage3_gather_16bit_weights_on_model_save=False"),
     ],
 )  # fmt: skip
-def test_a_run_that_ended_well_but_was_not_the_run_that_was_meant_is_told(tmp_path: Path, cause: str, line: str) -> None:
-    found = of_lines(tmp_path / "log", [*spawned(2), line, "step 1 loss 2.0", *WELL])
+def test_successful_end_of_an_unintended_run_is_reported(tmp_path: Path, cause: str, line: str) -> None:
+    found = diagnose_lines(tmp_path / "log", [*spawned(2), line, "step 1 loss 2.0", *WELL])
     assert (found.cause, found.first_failing_rank) == (cause, None)
-    died = of_lines(tmp_path / "log", [line, *failed("ValueError: something else")])
-    assert died.cause == "USER-PY", "beside a failure it is not the cause"
+    died = diagnose_lines(tmp_path / "log", [line, *failed("ValueError: something else")])
+    assert died.cause == "USER-PY", "it is not the cause of a failure"
 
 
-def test_what_only_costs_time_is_a_note(tmp_path: Path) -> None:
+def test_lost_time_is_a_note(tmp_path: Path) -> None:
     flush = (
         "[WARNING] [stage3.py:2069:step] 3 pytorch allocator cache flushes since last step. this happens when there is high memory pressure"
     )
-    found = of_lines(tmp_path / "log", [*spawned(2), flush, "step 1 loss 2.0", *WELL])
+    found = diagnose_lines(tmp_path / "log", [*spawned(2), flush, "step 1 loss 2.0", *WELL])
     assert (found.cause, found.kind) == ("SUCCESS", "success")
     assert any("flushes its cache" in note for note in found.notes)
 
 
-def test_a_rank_that_left_early_is_named_and_not_the_one_that_waited(tmp_path: Path) -> None:
+def test_rank_that_left_early_is_named_instead_of_the_waiting_one(tmp_path: Path) -> None:
     left = [*spawned(2), *WELL[1:], *fallout(0), *ended(2, 1)]
-    found = of_lines(tmp_path / "log", left)
+    found = diagnose_lines(tmp_path / "log", left)
     assert (found.cause, found.first_failing_rank) == ("DESYNC-EARLY-EXIT", 1)
-    exited = of_lines(tmp_path / "log", [*spawned(2), *fallout(0), *ended(2, 3)])
+    exited = diagnose_lines(tmp_path / "log", [*spawned(2), *fallout(0), *ended(2, 3)])
     assert (exited.cause, exited.first_failing_rank) == ("EARLY-EXIT", 1)
 
 
-def test_a_watchdog_points_at_the_ranks_that_are_behind(tmp_path: Path) -> None:
+def test_watchdog_points_at_the_ranks_behind(tmp_path: Path) -> None:
     label = "[rank{0}]:[E301 03:04:10.9 ProcessGroupNCCL.cpp:683] [Rank {0}] "
     late = [
         label.format(rank) + "Received a dump signal due to a collective timeout from  rank 0. Last enqueued NCCL work: 41" for rank in (2,)
@@ -336,40 +338,40 @@ def test_a_watchdog_points_at_the_ranks_that_are_behind(tmp_path: Path) -> None:
             + "failure detected by watchdog at work sequence id: 42 PG status: last enqueued work: 44, last completed work: 41",
         )
     ]
-    found = of_lines(tmp_path / "log", [*waited, *late, *ended(4, -6)])
+    found = diagnose_lines(tmp_path / "log", [*waited, *late, *ended(4, -6)])
     assert (found.cause, found.first_failing_rank) == ("NCCL-WATCHDOG", 2)
-    killed = of_lines(tmp_path / "log", [*waited, *traceback(2, "ValueError: a bad shard"), *ended(4, 1)])
+    killed = diagnose_lines(tmp_path / "log", [*waited, *traceback(2, "ValueError: a bad shard"), *ended(4, 1)])
     assert (killed.cause, killed.first_failing_rank) == ("USER-PY", 2), "a real cause explains the timeout"
 
 
-def test_fallout_alone_is_no_cause(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", [*spawned(3), *fallout(0), *fallout(1, 1)])
+def test_consequences_alone_are_no_cause(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", [*spawned(3), *fallout(0), *fallout(1, 1)])
     assert found.cause in (None, "EARLY-EXIT")
     assert (found.confidence, found.first_failing_rank) == ("low", 2)
 
 
-def test_the_launcher_took_longer_to_end_the_living(tmp_path: Path) -> None:
+def test_launcher_kills_dead_ranks_faster_than_living_ones(tmp_path: Path) -> None:
     lines = ended(3, -9)
-    for number, milliseconds in enumerate((0, 140, 141, 290)):  # rank 1 took 1 ms: it was dead
+    for number, milliseconds in enumerate((0, 140, 141, 290)):  # rank 1 took 1 ms, since it was dead
         lines[number] = lines[number].replace("10:01:00,000", f"10:01:00,{milliseconds:03}")
-    found = of_lines(tmp_path / "log", [*spawned(3), "step 1 loss 2.0", *lines])
+    found = diagnose_lines(tmp_path / "log", [*spawned(3), "step 1 loss 2.0", *lines])
     assert (found.cause, found.first_failing_rank, found.confidence) == ("KILLED-UNKNOWN", 1, "medium")
 
 
-def test_labels_of_pdsh_srun_mpi_and_dstui_tell_rank_and_host(tmp_path: Path) -> None:
+def test_labels_of_pdsh_srun_mpi_and_dstui_give_rank_and_host(tmp_path: Path) -> None:
     plain = traceback(None, "ValueError: bad shard")
-    assert of_lines(tmp_path / "a", [f"worker-2: {line}" for line in traceback(6, "ValueError: bad shard")]).host == "worker-2"
-    assert of_lines(tmp_path / "b", [f"6: {line}" for line in plain]).first_failing_rank == 6
-    assert of_lines(tmp_path / "c", [f"[1,6]<stderr>:{line}" for line in plain]).first_failing_rank == 6
-    assert of_lines(tmp_path / "d", [f"[6] {line}" for line in plain]).first_failing_rank == 6
+    assert diagnose_lines(tmp_path / "a", [f"worker-2: {line}" for line in traceback(6, "ValueError: bad shard")]).host == "worker-2"
+    assert diagnose_lines(tmp_path / "b", [f"6: {line}" for line in plain]).first_failing_rank == 6
+    assert diagnose_lines(tmp_path / "c", [f"[1,6]<stderr>:{line}" for line in plain]).first_failing_rank == 6
+    assert diagnose_lines(tmp_path / "d", [f"[6] {line}" for line in plain]).first_failing_rank == 6
     node = [f"1: {line}" for line in traceback(6, "ValueError: bad shard")]
-    assert of_lines(tmp_path / "e", [*node, "srun: error: n2: task 1: Exited with exit code 1"]).first_failing_rank == 6, (
+    assert diagnose_lines(tmp_path / "e", [*node, "srun: error: n2: task 1: Exited with exit code 1"]).first_failing_rank == 6, (
         "the task is a node"
     )
 
 
-def test_every_sign_matches_what_its_literal_text_says() -> None:
-    """The literal text is what the search looks for first: a regular expression that can match without it would be missed."""
+def test_every_sign_matches_only_text_with_its_literal() -> None:
+    """The search looks for the literal text first: a regular expression that matches without it would be missed."""
     assert len({signature.id for signature in ALL}) == len(ALL)
     for signature in ALL:
         assert set(signature.explains) <= set(BY_ID)
@@ -383,7 +385,7 @@ def test_every_sign_matches_what_its_literal_text_says() -> None:
     assert len(covered) > 70
 
 
-def test_a_fix_is_an_edit_of_the_plan_where_it_can_be(tmp_path: Path) -> None:
+def test_fix_is_an_edit_of_the_plan_if_possible(tmp_path: Path) -> None:
     plan = load(
         "version: 1\njob: {script: t.py}\ndeepspeed:\n  fp16: {enabled: true}\n  bf16: {enabled: true}\n  train_micro_batch_size_per_gpu: 4\n",
         "p.yaml",
@@ -415,7 +417,7 @@ def test_every_patch_fits_every_plan(signature, tmp_path: Path) -> None:  # type
                 assert plan.patch(patch).text != plan.text
 
 
-def test_a_log_of_any_bytes_and_any_length_is_read(tmp_path: Path) -> None:
+def test_log_of_any_bytes_and_length_is_read(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"\xff\xfe\x00\x1b[2J" * 40_000 + b"\n" + b"x" * 3_000_000 + b"\r" + "\n".join(failed("ValueError: found")).encode())
     found = diagnose([log])
@@ -423,8 +425,8 @@ def test_a_log_of_any_bytes_and_any_length_is_read(tmp_path: Path) -> None:
     assert "\x1b" not in report(found)
 
 
-def test_a_folder_is_read_with_the_ranks_that_its_names_tell(tmp_path: Path) -> None:
-    """As torchrun --log-dir, DeepSpeed's --enable_each_rank_log and dstui lay them down."""
+def test_folder_is_read_with_ranks_from_file_names(tmp_path: Path) -> None:
+    """These are the names of torchrun --log-dir, DeepSpeed's --enable_each_rank_log and dstui."""
     for number, names in enumerate(
         (("0/stdout.log", "3/stderr.log"), ("2026-03-01_rank0.log", "2026-03-01_rank3.log"), ("rank_0.err", "rank_00003.err"))
     ):
@@ -437,7 +439,7 @@ def test_a_folder_is_read_with_the_ranks_that_its_names_tell(tmp_path: Path) -> 
         assert found.evidence[-1].file.endswith(names[1])
 
 
-def test_standard_input_is_read_too(tmp_path: Path) -> None:
+def test_standard_input_is_read(tmp_path: Path) -> None:
     text = "\n".join(failed(SAMPLES["OOM-GPU"][0]))
     done = subprocess.run([sys.executable, "-m", "dstui", "diagnose", "-"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -445,12 +447,12 @@ def test_standard_input_is_read_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["empty folder", "device"])
-def test_what_is_no_log_is_told_in_a_sentence(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_that_is_no_log_gives_a_message(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", str(tmp_path) if name == "empty folder" else "/dev/null"]) == 2
     assert "no log in this folder" in (told := capsys.readouterr().err) or "neither a file nor a folder" in told
 
 
-def test_the_command_prints_and_exits_as_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_has_the_documented_output_and_exit_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "log"
     log.write_text("\n".join(failed(SAMPLES["OOM-GPU"][0])))
     assert main(["diagnose", str(log), "--json"]) == 0

@@ -1,4 +1,4 @@
-"""What a failure could also be: causes with the same words, told only where the answer is not sure, with what tells them apart."""
+"""Alternative causes of a failure: named only if the diagnosis is uncertain, with facts that distinguish them."""
 
 from __future__ import annotations
 
@@ -6,57 +6,59 @@ from pathlib import Path
 
 from dstui.diagnosis import report
 from dstui.tui.run.diagnosis_pane import full_rows
-from tests.diagnosis.crash_texts import SAMPLES, ended, fallout, of_lines, spawned, traceback
+from tests.diagnosis.crash_texts import SAMPLES, diagnose_lines, ended, fallout, spawned, traceback
 
 LIBRARY = "/opt/env/lib/python3.11/site-packages/{}/part.py"
 
 
-def test_an_answer_that_is_sure_has_no_rivals(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", [*spawned(2), *traceback(1, SAMPLES["OOM-GPU"][0]), *fallout(0), *ended(2, 1)])
+def test_certain_diagnosis_has_no_alternatives(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", [*spawned(2), *traceback(1, SAMPLES["OOM-GPU"][0]), *fallout(0), *ended(2, 1)])
     assert (found.confidence, found.could_be) == ("high", ())
     assert "could also be" not in report(found)
 
 
-def test_a_kill_that_nothing_proves_may_have_been_the_kernels_or_the_schedulers(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", [*spawned(2), *fallout(0), *ended(2, -9)])
+def test_unproven_kill_may_be_the_kernels_or_the_schedulers(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", [*spawned(2), *fallout(0), *ended(2, -9)])
     assert (found.cause, found.could_be[:2]) == ("KILLED-UNKNOWN", ("OOM-HOST", "SLURM-CANCEL"))
     said = report(found)
     assert "it could also be:" in said
     assert "OOM-HOST: The host ran out of memory" in said
-    assert "To tell: sacct -j JOB" in said
-    assert any("OOM-HOST" in str(row) for row in full_rows(found, 100)), "in the dialog too"
+    assert "To confirm: sacct -j JOB" in said
+    assert any("OOM-HOST" in str(row) for row in full_rows(found, 100)), "the dialog shows it too"
     assert found.as_json()["could_be"] == list(found.could_be)
 
 
-def test_of_the_causes_that_are_alike_the_one_that_the_text_has_a_word_of_comes_first(tmp_path: Path) -> None:
+def test_alternative_that_the_text_mentions_comes_first(tmp_path: Path) -> None:
     words = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE)"
-    plain = of_lines(tmp_path / "a", [*spawned(2), f"[rank1]: {words}", *ended(2, -6)])
+    plain = diagnose_lines(tmp_path / "a", [*spawned(2), f"[rank1]: {words}", *ended(2, -6)])
     assert (plain.cause, plain.could_be[0]) == ("NCCL-WATCHDOG", "HANG-DESYNC")
     skipped = "[rank0]: worker 3: [Errno 28] No space left on device, retrying"
     load = SAMPLES["MODEL-LOAD"][0]
-    full = of_lines(tmp_path / "b", [*spawned(2), skipped, *traceback(1, load), *ended(2, 1)])
+    full = diagnose_lines(tmp_path / "b", [*spawned(2), skipped, *traceback(1, load), *ended(2, 1)])
     assert (full.cause, full.could_be[0]) == ("MODEL-LOAD", "CKPT-DISK")
-    assert "USER-PY" in full.could_be, "the script's own mistake may have led to it"
+    assert "USER-PY" in full.could_be, "a mistake in the script may be the cause"
 
 
-def test_an_exception_that_a_library_raised_points_to_what_that_library_is_known_for(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", traceback(None, "ValueError: odd", LIBRARY.format("datasets")))
+def test_exception_of_a_library_suggests_its_known_causes(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", traceback(None, "ValueError: odd", LIBRARY.format("datasets")))
     assert (found.cause, found.confidence, found.could_be) == ("USER-PY", "medium", ("DATA", "RACE-FS"))
-    own = of_lines(tmp_path / "log", traceback(None, "TypeError: 'labels' is no list"))
-    assert (own.confidence, own.could_be) == ("high", ()), "a mistake in the script's own line needs no rival"
-    key = of_lines(tmp_path / "log", traceback(None, "KeyError: 'labels'"))
-    assert (key.confidence, key.could_be[0]) == ("medium", "DATA"), "what is not there may be missing in the data"
+    own = diagnose_lines(tmp_path / "log", traceback(None, "TypeError: 'labels' is no list"))
+    assert (own.confidence, own.could_be) == ("high", ()), "an error in the script's own line has no alternatives"
+    key = diagnose_lines(tmp_path / "log", traceback(None, "KeyError: 'labels'"))
+    assert (key.confidence, key.could_be[0]) == ("medium", "DATA"), "something missing may be missing in the data"
 
 
-def test_an_end_without_a_cause_names_what_the_text_mentions(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", [*spawned(2), "[rank1]: write failed, retrying: [Errno 28] No space left on device", *ended(2, 1)])
+def test_end_without_a_cause_names_what_the_text_mentions(tmp_path: Path) -> None:
+    found = diagnose_lines(
+        tmp_path / "log", [*spawned(2), "[rank1]: write failed, retrying: [Errno 28] No space left on device", *ended(2, 1)]
+    )
     assert (found.cause, found.could_be[0], found.could_be[-1]) == (None, "CKPT-DISK", "USER-PY")
-    bare = of_lines(tmp_path / "log", [*spawned(2), *ended(2, 127)])
+    bare = diagnose_lines(tmp_path / "log", [*spawned(2), *ended(2, 127)])
     assert (bare.cause, bare.could_be) == (None, ("NO-DS-CMD", "NO-SCRIPT"))
 
 
-def test_the_words_of_a_message_tell_what_an_exception_that_nobody_knows_could_be(tmp_path: Path) -> None:
-    """None of these is a signature's; each says in our own words what a library of tomorrow may say."""
+def test_words_of_an_unknown_exception_suggest_causes(tmp_path: Path) -> None:
+    """No signature knows these messages: they are our guesses of what future libraries may print."""
     for words, cause in (
         ("RuntimeError: fused op got Half where it wants Float", "DTYPE-MIX"),
         ("ValueError: these two arrays have other shapes", "USER-SHAPE"),
@@ -78,21 +80,23 @@ def test_the_words_of_a_message_tell_what_an_exception_that_nobody_knows_could_b
         ("ValueError: LOCAL_RANK is odd", "ENV-RANK-MISSING"),
         ("RuntimeError: hardware trouble", "GPU-ECC"),
     ):
-        found = of_lines(tmp_path / "log", traceback(None, words, LIBRARY.format("odd")))
+        found = diagnose_lines(tmp_path / "log", traceback(None, words, LIBRARY.format("odd")))
         assert (found.cause, found.confidence) == ("USER-PY", "low"), words
         assert cause in found.could_be, (words, found.could_be)
 
 
-def test_of_a_failed_run_the_last_exception_that_a_line_names_is_told_where_nothing_better_is_known(tmp_path: Path) -> None:
+def test_last_named_exception_is_reported_if_nothing_better_is_known(tmp_path: Path) -> None:
     named = "RuntimeError: the mesh is upside down"
-    found = of_lines(tmp_path / "log", [*spawned(2), named, *(f"step {n}" for n in range(90)), *ended(2, 1)])
+    found = diagnose_lines(tmp_path / "log", [*spawned(2), named, *(f"step {n}" for n in range(90)), *ended(2, 1)])
     assert (found.cause, found.kind, found.confidence) == ("USER-PY", "failure", "low")
     assert "upside down" in found.title
 
 
-def test_a_text_that_ends_with_an_error_in_words_that_nobody_knows_names_what_they_speak_of(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", [*(f"step {number} loss 2.0" for number in range(90)), "fatal: the parquet shard cannot be decoded"])
+def test_unknown_error_at_the_end_names_its_subjects(tmp_path: Path) -> None:
+    found = diagnose_lines(
+        tmp_path / "log", [*(f"step {number} loss 2.0" for number in range(90)), "fatal: the parquet shard cannot be decoded"]
+    )
     assert (found.cause, found.kind, found.could_be[0]) == (None, None, "DATA")
     assert "it could be:" in report(found)
-    quiet = of_lines(tmp_path / "log", [*(f"step {number} loss 2.0" for number in range(90)), "the parquet shard is decoded"])
+    quiet = diagnose_lines(tmp_path / "log", [*(f"step {number} loss 2.0" for number in range(90)), "the parquet shard is decoded"])
     assert quiet.could_be == ()

@@ -1,4 +1,4 @@
-"""Exceptions whose words no signature knows: their type, what they speak of and who raised them tell the cause."""
+"""Exceptions without a signature: type, subject and raising library give the cause."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.diagnosis.crash_texts import of_lines, spawned
+from tests.diagnosis.crash_texts import diagnose_lines, spawned
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
 OWN = "/home/me/work/step.py"
 
 
 def raised(last: str, code: str, function: str = "run", own: str = "main") -> list[str]:
-    """A traceback whose deepest frame is `code`."""
+    """Return a traceback whose deepest frame is `code`."""
     where = OWN if not code else code if code.startswith("/") else SITE + code
     frames = ["Traceback (most recent call last):", f'  File "{OWN}", line 20, in {own}', "    go()"]
     return [*frames, *([f'  File "{where}", line 120, in {function}', "    return call(x)"] if code else []), last]
@@ -85,11 +85,11 @@ def raised(last: str, code: str, function: str = "run", own: str = "main") -> li
         ("USER-PY", "", "ValueError: nothing of all that"),
     ],
 )
-def test_a_kind_of_exception_tells_the_cause(tmp_path: Path, cause: str, code: str, last: str) -> None:
-    found = of_lines(tmp_path / "log", raised(last, code))
+def test_kind_of_exception_gives_the_cause(tmp_path: Path, cause: str, code: str, last: str) -> None:
+    found = diagnose_lines(tmp_path / "log", raised(last, code))
     assert found.cause == cause
     if cause != "USER-PY":
-        assert (found.confidence, "USER-PY" in found.could_be) == ("medium", True), "words alone are never sure"
+        assert (found.confidence, "USER-PY" in found.could_be) == ("medium", True), "words alone are uncertain"
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_a_kind_of_exception_tells_the_cause(tmp_path: Path, cause: str, code: s
         ("USER-PY", "odd", ("", "", "main")),
     ],
 )
-def test_a_file_that_is_not_there_tells_what_it_is(tmp_path: Path, cause: str, path: str, frames: tuple[str, str, str]) -> None:
+def test_missing_file_gives_the_cause_by_its_name(tmp_path: Path, cause: str, path: str, frames: tuple[str, str, str]) -> None:
     last = f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"
-    assert of_lines(tmp_path / "log", raised(last, *frames)).cause == cause
+    assert diagnose_lines(tmp_path / "log", raised(last, *frames)).cause == cause
 
 
 @pytest.mark.parametrize(
@@ -144,20 +144,20 @@ def test_a_file_that_is_not_there_tells_what_it_is(tmp_path: Path, cause: str, p
         ("USER-PY", ["Usage: axolotl train [OPTIONS] CONFIG", "Error: No such option: --odd"]),
     ],
 )
-def test_what_a_shell_or_a_container_says_last_ended_the_job(tmp_path: Path, cause: str, lines: list[str]) -> None:
-    found = of_lines(tmp_path / "log", lines)
+def test_last_message_of_shell_or_container_is_the_cause(tmp_path: Path, cause: str, lines: list[str]) -> None:
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.kind, found.first_failing_rank) == (cause, "failure", None)
 
 
-def test_a_script_goes_on_after_a_command_that_it_did_not_find(tmp_path: Path) -> None:
+def test_script_continues_after_a_command_that_was_not_found(tmp_path: Path) -> None:
     lines = ["job.sh: line 9: module: command not found", *(f"step {number} loss 2.0" for number in range(20))]
-    assert of_lines(tmp_path / "a", lines).cause is None
-    found = of_lines(tmp_path / "b", [*lines, *spawned(1), *raised("NameError: name 'x' is not defined", "")])
+    assert diagnose_lines(tmp_path / "a", lines).cause is None
+    found = diagnose_lines(tmp_path / "b", [*lines, *spawned(1), *raised("NameError: name 'x' is not defined", "")])
     assert (found.cause, found.others) == ("USER-PY", ())
 
 
-def test_a_class_before_another_ones_name_is_no_host(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", raised("odd.errors.OuterException: ValueError: nothing of all that", ""))
+def test_class_before_another_name_is_no_host(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", raised("odd.errors.OuterException: ValueError: nothing of all that", ""))
     assert (found.cause, found.host) == ("USER-PY", None)
 
 
@@ -183,28 +183,28 @@ SAID = [
         "gpu07.cluster.local: ",
     ],
 )
-def test_what_stands_before_every_line_of_a_file_is_taken_off(tmp_path: Path, before: str) -> None:
-    plain = of_lines(tmp_path / "a", SAID)
-    found = of_lines(tmp_path / "b", [before.format(number) + line for number, line in enumerate(SAID)])
+def test_prefix_of_every_line_is_removed(tmp_path: Path, before: str) -> None:
+    plain = diagnose_lines(tmp_path / "a", SAID)
+    found = diagnose_lines(tmp_path / "b", [before.format(number) + line for number, line in enumerate(SAID)])
     assert (found.cause, found.why, found.could_be) == (plain.cause, plain.why, plain.could_be) == ("USER-SHAPE", plain.why, plain.could_be)
     assert found.host == (before.strip(": ") if before.startswith("gpu") else None)
 
 
-def test_a_step_that_srun_cancelled_because_a_task_had_failed_is_no_stop(tmp_path: Path) -> None:
+def test_step_cancelled_by_srun_after_a_failed_task_is_no_stop(tmp_path: Path) -> None:
     cancelled = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***"
-    assert of_lines(tmp_path / "a", ["srun: error: n1: task 1: Exited with exit code 1", cancelled]).kind == "failure"
-    assert of_lines(tmp_path / "b", [cancelled, "srun: error: n1: task 1: Exited with exit code 1"]).cause == "SLURM-CANCEL"
+    assert diagnose_lines(tmp_path / "a", ["srun: error: n1: task 1: Exited with exit code 1", cancelled]).kind == "failure"
+    assert diagnose_lines(tmp_path / "b", [cancelled, "srun: error: n1: task 1: Exited with exit code 1"]).cause == "SLURM-CANCEL"
 
 
-def test_a_variable_that_only_a_launcher_sets_is_missed_by_its_name(tmp_path: Path) -> None:
+def test_missing_variable_of_a_launcher_is_named(tmp_path: Path) -> None:
     for name in ("LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
-        assert of_lines(tmp_path / "log", raised(f"KeyError: '{name}'", "/usr/lib/python3.11/os.py")).cause == "ENV-RANK-MISSING"
-    assert of_lines(tmp_path / "log", raised("KeyError: 'DATA_DIR'", "/usr/lib/python3.11/os.py")).cause == "USER-PY"
+        assert diagnose_lines(tmp_path / "log", raised(f"KeyError: '{name}'", "/usr/lib/python3.11/os.py")).cause == "ENV-RANK-MISSING"
+    assert diagnose_lines(tmp_path / "log", raised("KeyError: 'DATA_DIR'", "/usr/lib/python3.11/os.py")).cause == "USER-PY"
 
 
-def test_a_step_that_says_that_it_is_done_is_no_end_of_the_run(tmp_path: Path) -> None:
-    assert of_lines(tmp_path / "a", ["loading", "Done.", *(f"step {number}" for number in range(5))]).kind is None
-    assert of_lines(tmp_path / "b", ["loading", *(f"step {number}" for number in range(5)), "Done."]).kind == "success"
+def test_finished_step_is_no_end_of_the_run(tmp_path: Path) -> None:
+    assert diagnose_lines(tmp_path / "a", ["loading", "Done.", *(f"step {number}" for number in range(5))]).kind is None
+    assert diagnose_lines(tmp_path / "b", ["loading", *(f"step {number}" for number in range(5)), "Done."]).kind == "success"
 
 
 @pytest.mark.parametrize(
@@ -216,12 +216,12 @@ def test_a_step_that_says_that_it_is_done_is_no_end_of_the_run(tmp_path: Path) -
         ("CTRL-C", "User interrupted training. Exiting."),
     ],
 )
-def test_what_ends_a_job_on_purpose_is_a_stop(tmp_path: Path, cause: str, line: str) -> None:
-    found = of_lines(tmp_path / "log", ["step 1", line])
+def test_intended_end_of_a_job_is_a_stop(tmp_path: Path, cause: str, line: str) -> None:
+    found = diagnose_lines(tmp_path / "log", ["step 1", line])
     assert (found.cause, found.kind) == (cause, "stop")
 
 
-def test_a_configuration_that_is_printed_first_names_no_hosts(tmp_path: Path) -> None:
+def test_printed_configuration_names_no_hosts(tmp_path: Path) -> None:
     printed = [f"{name}: {number}" for number, name in enumerate(("lr", "steps", "bash", "seed", "model", "warmup", "decay", "batch"))]
-    found = of_lines(tmp_path / "log", [*printed, "bash: ./train.sh: Permission denied"])
+    found = diagnose_lines(tmp_path / "log", [*printed, "bash: ./train.sh: Permission denied"])
     assert (found.cause, found.host) == ("CKPT-PERM", None)

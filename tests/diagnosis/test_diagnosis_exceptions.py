@@ -1,4 +1,4 @@
-"""Exceptions that no signature knows: the one that ended the process, the line of the script that led there, what its words want."""
+"""Exceptions without a signature: which one ended the process, the line of the script that led there, and what the message asks for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dstui.diagnosis import report
-from tests.diagnosis.crash_texts import ended, fallout, of_lines, spawned, traceback
+from tests.diagnosis.crash_texts import diagnose_lines, ended, fallout, spawned, traceback
 
 LIBRARY = "/opt/env/lib/python3.11/site-packages/torch/nn/functional.py"
 OFFLINE = "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /x"
@@ -17,7 +17,7 @@ HANDLING = "During handling of the above exception, another exception occurred:"
 DIRECT = "The above exception was the direct cause of the following exception:"
 
 
-def test_the_deepest_line_of_the_script_and_the_library_that_raised_are_both_named(tmp_path: Path) -> None:
+def test_deepest_script_line_and_raising_library_are_named(tmp_path: Path) -> None:
     lines = [
         "Traceback (most recent call last):",
         '  File "/home/me/train.py", line 30, in <module>',
@@ -28,7 +28,7 @@ def test_the_deepest_line_of_the_script_and_the_library_that_raised_are_both_nam
         "    assert q.size(1) == k.size(1)",
         "AssertionError: sequence 4096 is not divisible by 3 ranks",
     ]
-    found = of_lines(tmp_path / "log", [*spawned(2), *(f"[rank1]: {line}" for line in lines), *fallout(0), *ended(2, 1)])
+    found = diagnose_lines(tmp_path / "log", [*spawned(2), *(f"[rank1]: {line}" for line in lines), *fallout(0), *ended(2, 1)])
     assert (found.cause, found.first_failing_rank) == ("USER-PY", 1)
     assert "AssertionError: sequence 4096 is not divisible by 3 ranks" in found.title
     assert f"Raised by a library, {LIBRARY}, line 5100, in attend, in what /home/me/model.py, line 7, in forward called" in found.why
@@ -51,8 +51,8 @@ def test_the_deepest_line_of_the_script_and_the_library_that_raised_are_both_nam
         ("my.package.OddInputError: {not a field} of {0}", ""),
     ],
 )
-def test_what_the_words_of_an_exception_want_is_said(tmp_path: Path, last: str, meaning: str) -> None:
-    found = of_lines(tmp_path / "log", traceback(None, last))
+def test_advice_follows_from_the_words_of_an_exception(tmp_path: Path, last: str, meaning: str) -> None:
+    found = diagnose_lines(tmp_path / "log", traceback(None, last))
     assert found.cause == "USER-PY"
     assert last in found.title
     assert meaning in found.why
@@ -60,36 +60,38 @@ def test_what_the_words_of_an_exception_want_is_said(tmp_path: Path, last: str, 
     assert "Mend" not in report(found)
 
 
-def test_a_mistake_after_a_caught_error_wins_in_a_chain_and_in_a_traceback_of_its_own(tmp_path: Path) -> None:
+def test_error_after_a_caught_one_wins_in_a_chain_and_alone(tmp_path: Path) -> None:
     bug = "NameError: name 'api' is not defined"
-    chained = of_lines(tmp_path / "a", [*traceback(None, OFFLINE), "", HANDLING, "", *traceback(None, bug)])
+    chained = diagnose_lines(tmp_path / "a", [*traceback(None, OFFLINE), "", HANDLING, "", *traceback(None, bug)])
     assert (chained.cause, chained.others) == ("USER-PY", ())
     assert bug in chained.title
-    later = of_lines(tmp_path / "b", [*traceback(0, OFFLINE), "[rank0]: going on without it", *traceback(0, bug), *fallout(1)])
+    later = diagnose_lines(tmp_path / "b", [*traceback(0, OFFLINE), "[rank0]: going on without it", *traceback(0, bug), *fallout(1)])
     assert (later.cause, later.first_failing_rank, later.others) == ("USER-PY", 0, ())
 
 
-def test_an_exception_that_only_wraps_a_known_one_leaves_the_cause_where_it_was(tmp_path: Path) -> None:
+def test_wrapper_of_a_known_exception_keeps_its_cause(tmp_path: Path) -> None:
     for between in (HANDLING, DIRECT):
         lines = [*traceback(None, OFFLINE), "", between, "", *traceback(None, "RuntimeError: could not prepare the data")]
-        assert of_lines(tmp_path / "log", lines).cause == "NO-INTERNET"
+        assert diagnose_lines(tmp_path / "log", lines).cause == "NO-INTERNET"
     lines = [*traceback(None, "KeyError: 'x'"), "", HANDLING, "", *traceback(None, "torch.OutOfMemoryError: CUDA out of memory. Tried")]
-    found = of_lines(tmp_path / "log", lines)
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.others) == ("OOM-GPU", ())
 
 
-def test_of_two_ranks_in_one_output_the_first_still_counts(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", [*spawned(2), *traceback(None, OFFLINE), *traceback(None, "NameError: name 'x' is not defined")])
-    assert found.cause == "NO-INTERNET", "nobody knows that it is one process"
+def test_first_of_two_ranks_in_one_output_counts(tmp_path: Path) -> None:
+    found = diagnose_lines(
+        tmp_path / "log", [*spawned(2), *traceback(None, OFFLINE), *traceback(None, "NameError: name 'x' is not defined")]
+    )
+    assert found.cause == "NO-INTERNET", "it may not be a single process"
 
 
-def test_a_threads_exception_is_not_what_ended_the_run(tmp_path: Path) -> None:
+def test_exception_in_a_thread_did_not_end_the_run(tmp_path: Path) -> None:
     thread = ["Exception in thread Thread-4 (_pin_memory_loop):", *traceback(None, "EOFError", LIBRARY)]
-    stopped = of_lines(tmp_path / "a", [*thread, *traceback(None, "KeyboardInterrupt")])
+    stopped = diagnose_lines(tmp_path / "a", [*thread, *traceback(None, "KeyboardInterrupt")])
     assert (stopped.cause, stopped.kind) == ("CTRL-C", "stop")
-    failed = of_lines(tmp_path / "b", [*thread, *traceback(None, "ValueError: an odd label")])
+    failed = diagnose_lines(tmp_path / "b", [*thread, *traceback(None, "ValueError: an odd label")])
     assert "an odd label" in failed.title
-    alone = of_lines(tmp_path / "c", thread)
+    alone = diagnose_lines(tmp_path / "c", thread)
     assert (alone.cause, alone.kind) == ("USER-PY", "failure")
 
 
@@ -115,38 +117,40 @@ NOTEBOOK = [
 ]
 
 
-def test_a_notebooks_own_error_wins_over_what_runs_the_notebook(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", NOTEBOOK)
+def test_notebook_error_wins_over_the_runner_of_the_notebook(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", NOTEBOOK)
     assert (found.cause, found.kind) == ("USER-PY", "failure")
     assert "ValueError: too few labels" in found.title
     assert "~/project/loop.py, line 41, in step" in found.why
     assert "site-packages/lib/check.py, line 12, in check" in found.why
 
 
-def test_a_notebooks_cell_is_the_users_own_code(tmp_path: Path) -> None:
+def test_notebook_cell_is_user_code(tmp_path: Path) -> None:
     for frame, where in (
         ("Cell In[3], line 5", "Cell In[3], line 5"),
         ("Input In [3], in <cell line: 2>()", "Input In [3]"),
         ("<ipython-input-3-0a1b2c> in <module>()", "<ipython-input-3-0a1b2c>, in <module>"),
     ):
-        found = of_lines(
+        found = diagnose_lines(
             tmp_path / "log", ["NameError        Traceback (most recent call last)", frame, "NameError: name 'q' is not defined"]
         )
         assert f"Raised in the script's own code: {where}" in found.why
 
 
-def test_where_all_ranks_fail_at_once_no_rank_is_to_blame(tmp_path: Path) -> None:
+def test_no_rank_is_blamed_if_all_fail_at_once(tmp_path: Path) -> None:
     lines = [*spawned(3), *(line for rank in (2, 0, 1) for line in traceback(rank, "KeyError: 'labels'")), *ended(3, 1)]
-    found = of_lines(tmp_path / "log", lines)
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.every_rank, found.ranks, found.as_json()["every_rank"]) == (True, (0, 1, 2), True)
     assert "[every rank]" in report(found)
-    two = of_lines(tmp_path / "log", [*spawned(3), *traceback(2, "KeyError: 'labels'"), *traceback(0, "KeyError: 'labels'"), *ended(3, 1)])
+    two = diagnose_lines(
+        tmp_path / "log", [*spawned(3), *traceback(2, "KeyError: 'labels'"), *traceback(0, "KeyError: 'labels'"), *ended(3, 1)]
+    )
     assert not two.every_rank
     assert "[rank 2]" in report(two)
 
 
-def test_live_what_python_prints_itself_is_read(tmp_path: Path) -> None:
-    """The real interpreter's words of a chain, a thread and a swallowed error."""
+def test_real_python_output_is_read(tmp_path: Path) -> None:
+    """Runs the real interpreter for a chain, a thread and an ignored exception."""
     script = tmp_path / "train.py"
     script.write_text(
         "import threading, traceback\n"
@@ -158,16 +162,16 @@ def test_live_what_python_prints_itself_is_read(tmp_path: Path) -> None:
         "step({})\n"
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
-    found = of_lines(tmp_path / "log", done.stderr.splitlines())
+    found = diagnose_lines(tmp_path / "log", done.stderr.splitlines())
     assert "NameError: name 'missing_name' is not defined" in found.title
     assert f"Raised in the script's own code: {script}, line 15, in step" in found.why
     assert (found.confidence, found.others) == ("high", ())
 
 
-def test_a_notebook_names_the_class_at_the_head_and_what_becomes_of_its_kernel_is_not_why_a_cell_failed(tmp_path: Path) -> None:
+def test_notebook_error_is_named_by_its_first_line_and_kernel_messages_are_no_cause(tmp_path: Path) -> None:
     cell = ["UnsupportedOperation                      Traceback (most recent call last)", "Cell In[5], line 2", "----> 2 json.dump(x, fp)"]
-    found = of_lines(tmp_path / "a", [*cell, "", "UnsupportedOperation: not writable"])
+    found = diagnose_lines(tmp_path / "a", [*cell, "", "UnsupportedOperation: not writable"])
     assert (found.cause, "not writable" in found.title) == ("USER-PY", True)
     crashed = "The Kernel crashed while executing code in the current cell or a previous cell."
-    assert of_lines(tmp_path / "b", [*cell, "", "UnsupportedOperation: not writable", crashed]).cause == "USER-PY"
-    assert of_lines(tmp_path / "c", [crashed]).cause == "KILLED-UNKNOWN"
+    assert diagnose_lines(tmp_path / "b", [*cell, "", "UnsupportedOperation: not writable", crashed]).cause == "USER-PY"
+    assert diagnose_lines(tmp_path / "c", [crashed]).cause == "KILLED-UNKNOWN"

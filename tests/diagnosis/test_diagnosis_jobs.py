@@ -1,4 +1,4 @@
-"""Why a job of dstui ended: the records of its ranks and its Plan say more than its logs."""
+"""Diagnosis of dstui's jobs: rank records and Plan add to the logs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dstui.diagnosis import diagnose, diagnose_job, report
 from dstui.jobs.store.folder import JobFolder
 from tests.diagnosis.crash_texts import SAMPLES, fallout, traceback
 from tests.jobs.lab import memory_cgroup
-from tests.jobs.made import PLAN, made
+from tests.jobs.made import PLAN, make_job
 
 
 def job(path: Path, logs: dict[int, list[str]], ends: dict[int, tuple[int, float]], plan: str = PLAN, **status: Any) -> JobFolder:
-    """A job folder whose ranks ended so: exit status and the second after the start."""
+    """Write a job folder whose ranks ended like this: exit status, and seconds after the start."""
     text = {rank: "".join(f"{line.partition(']: ')[2] or line}\n" for line in lines) for rank, lines in logs.items()}
-    folder = made(path, plan, text, state=status.pop("state", "failed"), **status)
+    folder = make_job(path, plan, text, state=status.pop("state", "failed"), **status)
     began = time.time() - 100
     for rank, (code, after) in ends.items():
         record = {
@@ -40,8 +40,8 @@ def job(path: Path, logs: dict[int, list[str]], ends: dict[int, tuple[int, float
     return folder
 
 
-def test_the_rank_that_failed_is_named_though_another_ended_before_it(tmp_path: Path) -> None:
-    """A rank that reports its peer's death may be gone while the peer still tears itself down."""
+def test_failed_rank_is_named_though_another_ended_before_it(tmp_path: Path) -> None:
+    """A rank that reports its peer's death may end while the peer is still shutting down."""
     folder = job(tmp_path / "job", {0: fallout(0), 1: traceback(1, "ValueError: a bad shard")}, {0: (1, 5.0), 1: (1, 6.0)})
     found = diagnose_job(folder)
     assert (found.cause, found.first_failing_rank, found.host, found.confidence) == ("USER-PY", 1, "h1", "high")
@@ -49,7 +49,7 @@ def test_the_rank_that_failed_is_named_though_another_ended_before_it(tmp_path: 
     assert found.evidence[-1].text.startswith("rank")
 
 
-def test_of_two_causes_the_one_whose_rank_ended_first_is_first(tmp_path: Path) -> None:
+def test_cause_of_the_rank_that_ended_first_comes_first(tmp_path: Path) -> None:
     logs = {0: traceback(0, SAMPLES["OOM-GPU"][0]), 1: traceback(1, "ValueError: a bad shard")}
     found = diagnose_job(job(tmp_path / "a", logs, {0: (1, 9.0), 1: (1, 5.0)}))
     assert (found.cause, found.first_failing_rank, found.others) == ("USER-PY", 1, ("OOM-GPU",))
@@ -60,14 +60,14 @@ def test_of_two_causes_the_one_whose_rank_ended_first_is_first(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("code", "cause"), [(137, "KILLED-UNKNOWN"), (139, "SIGSEGV"), (135, "SIGBUS-SHM"), (134, "SIGABRT"), (3, "EARLY-EXIT")]
 )
-def test_an_end_without_words_is_told_by_its_record(tmp_path: Path, code: int, cause: str) -> None:
+def test_end_without_output_is_diagnosed_by_its_record(tmp_path: Path, code: int, cause: str) -> None:
     found = diagnose_job(
         job(tmp_path / "job", {0: fallout(0), 1: ["step 1 loss 2.0"], 2: ["step 1"]}, {0: (1, 6.0), 1: (code, 5.0), 2: (143, 7.0)})
     )
     assert (found.cause, found.first_failing_rank) == (cause, 1)
 
 
-def test_ranks_that_the_launcher_killed_after_a_failure_are_not_the_cause(tmp_path: Path) -> None:
+def test_ranks_killed_by_the_launcher_after_a_failure_are_not_the_cause(tmp_path: Path) -> None:
     found = diagnose_job(job(tmp_path / "job", {0: ["step 1"], 1: ["step 1"]}, {0: (137, 9.0), 1: (139, 5.0)}))
     assert (found.cause, found.first_failing_rank, found.others) == ("SIGSEGV", 1, ())
 
@@ -83,15 +83,15 @@ for at in range(0, 1 << 30, 4096):
 
 @pytest.fixture
 def small_memory() -> Iterator[Path]:
-    """A cgroup with 64 MB."""
+    """Create a cgroup with 64 MB."""
     with memory_cgroup(64 << 20) as group:
         yield group
 
 
 @pytest.mark.launcher
-def test_live_a_rank_that_the_kernel_killed_is_host_memory_by_the_kernels_own_word(tmp_path: Path, small_memory: Path) -> None:
+def test_real_oom_kill_is_host_memory_by_the_kernels_count(tmp_path: Path, small_memory: Path) -> None:
     if not os.access("/dev/kmsg", os.R_OK):
-        pytest.skip("the kernel's log may not be read here")
+        pytest.skip("the kernel's log is not readable here")
     rank = subprocess.Popen([sys.executable, "-c", EAT, str(small_memory)])
     assert rank.wait() == -9
     folder = job(tmp_path / "job", {0: fallout(0), 1: ["step 1"]}, {0: (1, 6.0)})
@@ -101,10 +101,10 @@ def test_live_a_rank_that_the_kernel_killed_is_host_memory_by_the_kernels_own_wo
     assert (found.cause, found.first_failing_rank, found.confidence) == ("OOM-HOST", 1, "high")
     assert found.evidence[0].file == "/dev/kmsg"
     folder.record(1).write_text(json.dumps({**record, "pid": os.getpid()}))
-    assert diagnose_job(folder).cause == "KILLED-UNKNOWN", "another process than the one that the kernel names"
+    assert diagnose_job(folder).cause == "KILLED-UNKNOWN", "the kernel names another process"
 
 
-def test_a_job_that_was_stopped_was_stopped_whatever_its_ranks_printed(tmp_path: Path) -> None:
+def test_stopped_job_is_a_stop_whatever_its_ranks_printed(tmp_path: Path) -> None:
     folder = job(tmp_path / "job", {0: fallout(0), 1: traceback(1, "KeyboardInterrupt")}, {0: (143, 5.0), 1: (130, 5.0)}, state="stopped")
     folder.stop_file.write_text(json.dumps({"exit_code": 143, "by": 4711}))
     os.utime(folder.stop_file, (time.time() - 96,) * 2)
@@ -115,7 +115,7 @@ def test_a_job_that_was_stopped_was_stopped_whatever_its_ranks_printed(tmp_path:
     assert diagnose_job(folder).cause == "SIGHUP"
 
 
-def test_a_failure_before_the_stop_is_the_cause(tmp_path: Path) -> None:
+def test_failure_before_the_stop_is_the_cause(tmp_path: Path) -> None:
     folder = job(
         tmp_path / "job", {0: ["step 1"], 1: traceback(1, "ValueError: a bad shard")}, {0: (143, 9.0), 1: (1, 2.0)}, state="stopped"
     )
@@ -125,7 +125,7 @@ def test_a_failure_before_the_stop_is_the_cause(tmp_path: Path) -> None:
     assert (found.cause, found.first_failing_rank) == ("USER-PY", 1)
 
 
-def test_a_key_that_deepspeed_ignored_is_told_of_a_run_that_ended_well(tmp_path: Path) -> None:
+def test_key_ignored_by_deepspeed_is_reported_for_a_successful_run(tmp_path: Path) -> None:
     well = {0: (0, 5.0), 1: (0, 5.0)}
     logs = {0: ["step 1 loss 2.0"], 1: ["step 1 loss 2.0"]}
     found = diagnose_job(job(tmp_path / "a", logs, well, state="succeeded"))
@@ -136,7 +136,7 @@ def test_a_key_that_deepspeed_ignored_is_told_of_a_run_that_ended_well(tmp_path:
     assert found.fixes and found.fixes[0].patch
 
 
-def test_the_fix_is_an_edit_of_the_jobs_own_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_is_an_edit_of_the_jobs_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = job(tmp_path / "job", {0: traceback(0, SAMPLES["OOM-GPU"][0]), 1: fallout(1)}, {0: (1, 5.0), 1: (1, 6.0)})
     assert main(["diagnose", str(folder.path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -147,13 +147,13 @@ def test_the_fix_is_an_edit_of_the_jobs_own_plan(tmp_path: Path, capsys: pytest.
     assert told["fixes"][1]["patch"] == [{"op": "replace", "path": "/deepspeed/zero_optimization/stage", "value": 3}]
 
 
-def test_a_job_that_runs_has_not_ended_well(tmp_path: Path) -> None:
+def test_running_job_has_not_succeeded(tmp_path: Path) -> None:
     found = diagnose_job(job(tmp_path / "job", {0: ["step 1 loss 2.0"], 1: ["step 1 loss 2.0"]}, {}, state="running", ranks={}))
     assert (found.cause, found.kind) == (None, None)
     assert "still runs" in report(found)
 
 
-def test_a_job_that_failed_without_a_word_has_failed(tmp_path: Path) -> None:
+def test_job_failed_without_output_has_failed(tmp_path: Path) -> None:
     folder = job(tmp_path / "job", {0: ["step 1"], 1: ["step 1"]}, {}, state="failed", ranks={})
     for rank in range(2):
         folder.record(rank).unlink()
@@ -162,7 +162,7 @@ def test_a_job_that_failed_without_a_word_has_failed(tmp_path: Path) -> None:
     assert "Nothing in the logs says why" in report(found)
 
 
-def test_a_job_folder_that_is_half_there_is_still_answered(tmp_path: Path) -> None:
+def test_incomplete_job_folder_is_diagnosed(tmp_path: Path) -> None:
     folder = job(tmp_path / "job", {0: ["step 1"], 1: traceback(1, "ValueError: a bad shard")}, {1: (1, 2.0)})
     folder.record(0).write_text('{"rank": 0, "ho')
     (folder.path / "plan.yaml").unlink()
@@ -176,7 +176,7 @@ def test_a_job_folder_that_is_half_there_is_still_answered(tmp_path: Path) -> No
 
 @pytest.mark.launcher
 @pytest.mark.scenario("one_rank_is_killed")
-def test_live_a_killed_rank_is_named(outcome: dict[str, Any]) -> None:
+def test_real_killed_rank_is_named(outcome: dict[str, Any]) -> None:
     found = diagnose_job(outcome["folder"])
     assert (found.cause, found.first_failing_rank) == ("KILLED-UNKNOWN", 1)
     assert "rank 1" in report(found)
@@ -184,26 +184,26 @@ def test_live_a_killed_rank_is_named(outcome: dict[str, Any]) -> None:
 
 @pytest.mark.launcher
 @pytest.mark.scenario("one_rank_exits")
-def test_live_a_rank_that_left_is_named(outcome: dict[str, Any]) -> None:
+def test_real_rank_that_exited_is_named(outcome: dict[str, Any]) -> None:
     found = diagnose_job(outcome["folder"])
     assert (found.cause, found.first_failing_rank) == ("EARLY-EXIT", 1)
 
 
 @pytest.mark.launcher
-@pytest.mark.scenario("everything_said")
-def test_live_a_job_that_ended_well_is_green(outcome: dict[str, Any]) -> None:
+@pytest.mark.scenario("prints_everything")
+def test_real_successful_job_is_successful(outcome: dict[str, Any]) -> None:
     assert diagnose_job(outcome["folder"]).kind == "success"
 
 
 @pytest.mark.launcher
 @pytest.mark.scenario("stopped")
-def test_live_a_stop_is_a_stop(outcome: dict[str, Any]) -> None:
+def test_real_stop_is_a_stop(outcome: dict[str, Any]) -> None:
     assert diagnose_job(outcome["folder"]).kind == "stop"
 
 
 @pytest.mark.launcher
 @pytest.mark.scenario("no_rank_starts")
-def test_live_a_launcher_that_refuses_is_nobodys_rank(outcome: dict[str, Any]) -> None:
+def test_real_launcher_error_belongs_to_no_rank(outcome: dict[str, Any]) -> None:
     found = diagnose_job(outcome["folder"])
     assert (found.kind, found.first_failing_rank) == ("failure", None)
     assert any("--nonsense" in line.text for line in found.evidence)

@@ -1,4 +1,4 @@
-"""What users of the field's libraries meet most, over old and new releases: each message, and the cause that it stands for."""
+"""Common messages of the field's libraries, across old and new releases, with their causes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from dstui.diagnosis import diagnose
 from dstui.plan import load
-from tests.diagnosis.crash_texts import of_lines
+from tests.diagnosis.crash_texts import diagnose_lines
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
 RAISED = {
@@ -175,36 +175,36 @@ SHELLS = {
 
 
 @pytest.mark.parametrize(("cause", "last", "file"), [(cause, *case) for cause, cases in RAISED.items() for case in cases])
-def test_a_librarys_message_is_known(tmp_path: Path, cause: str, last: str, file: str) -> None:
+def test_library_message_is_known(tmp_path: Path, cause: str, last: str, file: str) -> None:
     head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 30, in <module>', "    main()"]
-    found = of_lines(tmp_path / "log", [*head, *([f'  File "{SITE}{file}", line 7, in part', "    other()"] if file else []), last])
+    found = diagnose_lines(tmp_path / "log", [*head, *([f'  File "{SITE}{file}", line 7, in part', "    other()"] if file else []), last])
     assert found.cause == cause
 
 
 @pytest.mark.parametrize(("cause", "line"), [(cause, line) for cause, lines in SHELLS.items() for line in lines])
-def test_a_shells_or_schedulers_last_line_is_known(tmp_path: Path, cause: str, line: str) -> None:
-    found = of_lines(tmp_path / "log", [*(f"step {number} loss 2.{number}" for number in range(70)), *line.split("\n")])
+def test_last_line_of_shell_or_scheduler_is_known(tmp_path: Path, cause: str, line: str) -> None:
+    found = diagnose_lines(tmp_path / "log", [*(f"step {number} loss 2.{number}" for number in range(70)), *line.split("\n")])
     assert found.cause == cause
     assert found.first_failing_rank in (None, 0)
 
 
-def test_a_continuous_integrations_word_of_an_exit_status_is_the_runs(tmp_path: Path) -> None:
-    assert of_lines(tmp_path / "a", ["step 1", "Error: Process completed with exit code 137."]).cause == "KILLED-UNKNOWN"
-    found = of_lines(tmp_path / "b", ["step 1", "Error: Process completed with exit code 1."])
+def test_exit_status_reported_by_ci_is_the_runs(tmp_path: Path) -> None:
+    assert diagnose_lines(tmp_path / "a", ["step 1", "Error: Process completed with exit code 137."]).cause == "KILLED-UNKNOWN"
+    found = diagnose_lines(tmp_path / "b", ["step 1", "Error: Process completed with exit code 1."])
     assert (found.cause, found.kind) == (None, "failure")
 
 
-def test_a_folder_that_two_ranks_make_at_once_is_a_race_and_one_that_was_there_is_not(tmp_path: Path) -> None:
+def test_folder_created_by_two_ranks_is_a_race_and_an_existing_one_is_not(tmp_path: Path) -> None:
     lines = [
         "Traceback (most recent call last):",
         '  File "train.py", line 3, in <module>',
         "FileExistsError: [Errno 17] File exists: 'out'",
     ]
-    assert of_lines(tmp_path / "a", [*lines, *lines]).cause == "RACE-FS"
-    assert of_lines(tmp_path / "b", lines).cause == "USER-PY"
+    assert diagnose_lines(tmp_path / "a", [*lines, *lines]).cause == "RACE-FS"
+    assert diagnose_lines(tmp_path / "b", lines).cause == "USER-PY"
 
 
-def test_a_file_that_torch_load_does_not_find_is_a_models(tmp_path: Path) -> None:
+def test_file_missing_for_torch_load_is_a_model_file(tmp_path: Path) -> None:
     lines = [
         "Traceback (most recent call last):",
         '  File "eval.py", line 3, in <module>',
@@ -214,35 +214,35 @@ def test_a_file_that_torch_load_does_not_find_is_a_models(tmp_path: Path) -> Non
         f'  File "{SITE}torch/serialization.py", line 4, in __init__',
         "FileNotFoundError: [Errno 2] No such file or directory: 'runs/5'",
     ]
-    assert of_lines(tmp_path / "a", [line.format("load") for line in lines]).cause == "MODEL-FILES"
-    assert of_lines(tmp_path / "b", [line.format("save") for line in lines]).cause == "USER-PY"
+    assert diagnose_lines(tmp_path / "a", [line.format("load") for line in lines]).cause == "MODEL-FILES"
+    assert diagnose_lines(tmp_path / "b", [line.format("save") for line in lines]).cause == "USER-PY"
 
 
-def test_a_message_whose_exception_stands_only_in_the_last_line_of_code_is_one(tmp_path: Path) -> None:
+def test_message_of_an_exception_named_only_in_code_is_recognised(tmp_path: Path) -> None:
     lines = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "    raise ValueError("]
-    found = of_lines(tmp_path / "a", [*lines, "You should supply an encoding that includes input_ids"])
+    found = diagnose_lines(tmp_path / "a", [*lines, "You should supply an encoding that includes input_ids"])
     assert (found.cause, found.kind) == ("USER-PY", "failure")
-    assert of_lines(tmp_path / "b", lines).cause is None, "it breaks off"
+    assert diagnose_lines(tmp_path / "b", lines).cause is None, "it breaks off"
 
 
-def test_a_warning_of_shapes_is_no_failure(tmp_path: Path) -> None:
+def test_warning_about_shapes_is_no_failure(tmp_path: Path) -> None:
     warning = (
         "/opt/env/torch/nn/modules/loss.py:128: UserWarning: Using a target size (torch.Size([2])) that is different to the input size"
     )
-    found = of_lines(
+    found = diagnose_lines(
         tmp_path / "log", [warning, "Traceback (most recent call last):", '  File "a.py", line 3, in main', "KeyboardInterrupt"]
     )
     assert found.cause == "CTRL-C"
 
 
-def test_a_circle_of_the_programs_own_imports_is_no_question_of_releases(tmp_path: Path) -> None:
+def test_circular_import_of_the_program_is_no_version_problem(tmp_path: Path) -> None:
     head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 3, in <module>', "    from evaluation import tasks"]
     last = "ImportError: cannot import name 'x' from partially initialized module 'evaluation' (most likely due to a circular import) (/a/evaluation.py)"
-    found = of_lines(tmp_path / "log", [*head, last])
-    assert (found.cause, found.title) == ("IMPORT-VERSION", "Modules of the program import each other in a circle")
+    found = diagnose_lines(tmp_path / "log", [*head, last])
+    assert (found.cause, found.title) == ("IMPORT-VERSION", "Modules of the program import each other circularly")
 
 
-def test_generation_under_zero_3_is_mended_by_zero_2(tmp_path: Path) -> None:
+def test_generation_under_zero_3_is_fixed_by_zero_2(tmp_path: Path) -> None:
     head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 3, in <module>', "    main()"]
     log = tmp_path / "log"
     log.write_text("\n".join([*head, "ValueError: `predict_with_generate` is incompatible with DeepSpeed ZeRO-3."]))

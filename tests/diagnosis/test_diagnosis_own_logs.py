@@ -1,4 +1,4 @@
-"""The log that one rank alone has written: what its first lines, its library or its name say of whose it is."""
+"""Logs of a single rank: first lines, library messages or file name tell which rank."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dstui.diagnosis import diagnose
-from tests.diagnosis.crash_texts import of_lines, traceback
+from tests.diagnosis.crash_texts import diagnose_lines, traceback
 
 WHO = re.compile(r"((?:process|rank|RANK|index): )3")
 BUG = traceback(None, "NameError: name 'x' is not defined")
@@ -23,42 +23,43 @@ BUG = traceback(None, "NameError: name 'x' is not defined")
         "Process index: 3",
     ],
 )
-def test_the_only_rank_that_introduces_itself_has_written_the_file(tmp_path: Path, said: str) -> None:
-    assert of_lines(tmp_path / "a", [said, *BUG]).first_failing_rank == 3
+def test_only_rank_that_introduces_itself_wrote_the_file(tmp_path: Path, said: str) -> None:
+    assert diagnose_lines(tmp_path / "a", [said, *BUG]).first_failing_rank == 3
     other = WHO.sub(r"\g<1>0", said)
-    assert of_lines(tmp_path / "b", [other, said, *BUG]).first_failing_rank is None, "all ranks print to this one"
-    assert of_lines(tmp_path / "c", ["world_size=8", other, *BUG]).first_failing_rank is None, "rank 0 may speak for all"
+    assert diagnose_lines(tmp_path / "b", [other, said, *BUG]).first_failing_rank is None, "all ranks print to this one"
+    assert diagnose_lines(tmp_path / "c", ["world_size=8", other, *BUG]).first_failing_rank is None, "rank 0 may speak for all"
 
 
-def test_exceptions_of_one_rank_in_run_after_run_are_not_those_of_every_rank(tmp_path: Path) -> None:
+def test_exceptions_of_one_rank_in_several_runs_are_not_every_ranks(tmp_path: Path) -> None:
     run = ["[03/04 10:00:00] detectron2 INFO: Rank of current process: 1. World size: 2", *BUG]
-    found = of_lines(tmp_path / "log.txt", run * 2)
+    found = diagnose_lines(tmp_path / "log.txt", run * 2)
     assert (found.first_failing_rank, found.every_rank) == (1, False)
 
 
-def test_a_file_whose_first_lines_name_one_rank_is_that_ranks(tmp_path: Path) -> None:
+def test_file_whose_first_lines_name_one_rank_belongs_to_it(tmp_path: Path) -> None:
     begun = [f"2026-01-01 10:00:0{second} - worker-Rank-2 - INFO - part {second} is ready" for second in range(8)]
-    assert of_lines(tmp_path / "a", [*begun, *BUG]).first_failing_rank == 2
-    assert of_lines(tmp_path / "b", [*begun[:6], begun[6].replace("Rank-2", "Rank-1"), *BUG]).first_failing_rank is None
+    assert diagnose_lines(tmp_path / "a", [*begun, *BUG]).first_failing_rank == 2
+    assert diagnose_lines(tmp_path / "b", [*begun[:6], begun[6].replace("Rank-2", "Rank-1"), *BUG]).first_failing_rank is None
     assert (
-        of_lines(tmp_path / "c", ["world_size=4", *(line.replace("Rank-2", "Rank-0") for line in begun), *BUG]).first_failing_rank is None
+        diagnose_lines(tmp_path / "c", ["world_size=4", *(line.replace("Rank-2", "Rank-0") for line in begun), *BUG]).first_failing_rank
+        is None
     )
 
 
-def test_a_folder_of_logs_whose_names_end_with_the_rank_is_read(tmp_path: Path) -> None:
+def test_folder_of_logs_named_by_rank_is_read(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("step 1\n")
     (tmp_path / "log.txt.rank5").write_text("\n".join(BUG) + "\n")
     found = diagnose([tmp_path])
     assert (found.cause, found.first_failing_rank) == ("USER-PY", 5)
 
 
-def test_the_rank_that_mpirun_saw_end_is_told_also_where_it_breaks_the_line(tmp_path: Path) -> None:
+def test_rank_reported_by_mpirun_is_named_across_a_line_break(tmp_path: Path) -> None:
     lines = [
         "CUDA error: an illegal memory access was encountered",
         "terminate called after throwing an instance of 'std::runtime_error'",
         "prterun noticed that process rank 2 with PID 4711 on node n1 exited on",
         "signal 6 (Aborted).",
     ]
-    assert of_lines(tmp_path / "a", lines).first_failing_rank == 2
+    assert diagnose_lines(tmp_path / "a", lines).first_failing_rank == 2
     joined = [*lines[:2], "mpirun noticed that process rank 2 with PID 4711 on node n1 exited on signal 6 (Aborted)."]
-    assert of_lines(tmp_path / "b", joined).first_failing_rank == 2
+    assert diagnose_lines(tmp_path / "b", joined).first_failing_rank == 2

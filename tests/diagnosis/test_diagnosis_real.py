@@ -1,4 +1,4 @@
-"""Real crashes (made by tests/long/make_crash_logs.py under the real launchers): the cause and the rank, however the lines arrive."""
+"""Real crash logs (made by tests/long/make_crash_logs.py under the real launchers): cause and rank, however the lines arrive."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LABELLED = re.compile(r"\[rank(\d+)\]: ?(.*)")
 
 
 def agrees(paths: list[Path], name: str) -> None:
-    """The expected answer for these files."""
+    """Assert the expected diagnosis of these files."""
     cause, rank = EXPECTED[name]
     found = diagnose(paths)
     assert found.cause == cause
@@ -54,13 +54,13 @@ def agrees(paths: list[Path], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_real_crash_is_named_with_its_rank(name: str) -> None:
+def test_real_crash_is_named_with_its_rank(name: str) -> None:
     agrees([LOGS / f"{name}.txt"], name)
 
 
 @pytest.mark.parametrize("prefix", ["worker-1: ", "0: ", "2026-03-01T10:00:00.123456789Z stdout F ", "[1,0]<stdout>:"])
 @pytest.mark.parametrize("name", [name for name in EXPECTED if name.startswith(("deepspeed", "torchrun-r", "torchrun-k", "config"))])
-def test_a_label_before_every_line_changes_nothing(tmp_path: Path, name: str, prefix: str) -> None:
+def test_label_before_every_line_changes_nothing(tmp_path: Path, name: str, prefix: str) -> None:
     log = tmp_path / "log"
     log.write_text("".join(prefix + line + "\n" for line in (LOGS / f"{name}.txt").read_text().splitlines()))
     cause, rank = EXPECTED[name]
@@ -71,7 +71,7 @@ def test_a_label_before_every_line_changes_nothing(tmp_path: Path, name: str, pr
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("name", [name for name in EXPECTED if name.startswith(("deepspeed", "torchrun", "config"))])
-def test_a_file_per_rank_and_one_of_the_launcher_say_the_same_in_any_order(tmp_path: Path, name: str, turned: bool) -> None:
+def test_rank_files_and_launcher_file_give_the_same_in_any_order(tmp_path: Path, name: str, turned: bool) -> None:
     files: dict[str, list[str]] = defaultdict(list)
     for line in (LOGS / f"{name}.txt").read_text().splitlines():
         found = LABELLED.match(line)
@@ -84,7 +84,7 @@ def test_a_file_per_rank_and_one_of_the_launcher_say_the_same_in_any_order(tmp_p
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_windows_line_ends_colours_and_a_progress_bar_change_nothing(tmp_path: Path, name: str) -> None:
+def test_crlf_colours_and_a_progress_bar_change_nothing(tmp_path: Path, name: str) -> None:
     log = tmp_path / "log"
     bar = b" 33%|###   | 1/3\r 66%|####  | 2/3\r"
     lines = (LOGS / f"{name}.txt").read_bytes().splitlines()

@@ -1,4 +1,4 @@
-"""Logs come from anywhere: standard input, several files and folders, packed, with labels and colours; and nothing read is trusted."""
+"""Sources of logs: standard input, several files and folders, archives, labels and colours; and nothing read is trusted."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dstui.cli import main
 from dstui.diagnosis import diagnose
 from dstui.diagnosis.reading import packed
 from dstui.jobs.store.folder import JobFolder
-from tests.diagnosis.crash_texts import SAMPLES, ended, fallout, of_lines, spawned, traceback
-from tests.jobs.made import PLAN, made
+from tests.diagnosis.crash_texts import SAMPLES, diagnose_lines, ended, fallout, spawned, traceback
+from tests.jobs.made import PLAN, make_job
 
 FAILED = [*spawned(4), "step 1 loss 2.0", *traceback(2, SAMPLES["OOM-GPU"][0]), *fallout(0), *ended(4, 1)]
 TEXT = "\n".join(FAILED) + "\n"
@@ -52,7 +52,7 @@ def test_standard_input_may_be_a_zip_of_logs() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_a_log_that_powershell_wrote_is_read(tmp_path: Path, encoding: str) -> None:
+def test_log_written_by_powershell_is_read(tmp_path: Path, encoding: str) -> None:
     mark = "\ufeff".encode(encoding)
     (tmp_path / "run.log").write_bytes(mark + ("步 1\r\n" * 300_000 + TEXT.replace("\n", "\r\n")).encode(encoding))
     found = diagnose([tmp_path / "run.log"])
@@ -61,7 +61,7 @@ def test_a_log_that_powershell_wrote_is_read(tmp_path: Path, encoding: str) -> N
     assert diagnose([tmp_path / "cut.log"]).cause == "OOM-GPU"
 
 
-def test_the_two_files_of_a_slurm_job_are_one_run(tmp_path: Path) -> None:
+def test_two_files_of_a_slurm_job_are_one_run(tmp_path: Path) -> None:
     out, err = tmp_path / "slurm-88.out", tmp_path / "slurm-88.err"
     out.write_text("\n".join([*spawned(4), "step 1 loss 2.0", "Training complete."]))
     err.write_text("\n".join([*traceback(2, "KeyError: 'labels'"), *fallout(0), *ended(4, 1)]))
@@ -71,7 +71,7 @@ def test_the_two_files_of_a_slurm_job_are_one_run(tmp_path: Path) -> None:
     assert diagnose([out]).cause == "SUCCESS"
 
 
-def test_folders_of_node_logs_and_single_files_go_together(tmp_path: Path) -> None:
+def test_folders_of_node_logs_and_single_files_combine(tmp_path: Path) -> None:
     for node in range(2):
         (tmp_path / f"node{node}").mkdir()
         (tmp_path / f"node{node}" / "train.log").write_text("\n".join(traceback(9, "KeyError: 'x'") if node else fallout(0)))
@@ -82,9 +82,9 @@ def test_folders_of_node_logs_and_single_files_go_together(tmp_path: Path) -> No
     assert found.evidence[0].file == str(tmp_path / "node1" / "train.log")
 
 
-def test_the_bundle_of_a_job_says_what_its_folder_says(tmp_path: Path) -> None:
+def test_bundle_gives_the_same_diagnosis_as_its_job_folder(tmp_path: Path) -> None:
     logs = {0: "step 1\n", 1: "step 1\n" + "\n".join(PLAIN) + "\n"}
-    folder = made(tmp_path / "job", PLAN, logs, state="failed")
+    folder = make_job(tmp_path / "job", PLAN, logs, state="failed")
     began = time.time() - 100
     for rank, code in ((0, 143), (1, 1)):
         record = {"rank": rank, "host": "h1", "pid": 1, "started": began, "ended": began + 9 - rank, "exit_code": code, "world_size": 2}
@@ -95,10 +95,10 @@ def test_the_bundle_of_a_job_says_what_its_folder_says(tmp_path: Path) -> None:
     assert of_zip.fixes == of_folder.fixes
     assert any(fix.patch for fix in of_zip.fixes)
     assert [line.file for line in of_zip.evidence] == [line.file.replace(str(folder.path), str(zipped)) for line in of_folder.evidence]
-    assert not list(Path(packed.tempfile.gettempdir()).glob("dstui-*/report")), "nothing of it stays"
+    assert not list(Path(packed.tempfile.gettempdir()).glob("dstui-*/report")), "no temporary file remains"
 
 
-def test_a_zip_of_any_logs_is_a_folder_of_them(tmp_path: Path) -> None:
+def test_zip_of_logs_is_read_as_a_folder(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
         archive.writestr("a/rank_0.log", "\n".join(line.partition("]: ")[2] for line in fallout(0)))
         archive.writestr("b/rank_2.log", "\n".join(PLAIN))
@@ -115,7 +115,7 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def test_what_expands_without_end_is_refused_in_a_sentence(
+def test_endless_expansion_is_refused_with_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(packed, "MOST_EXPANDED", 4 << 20)
@@ -129,7 +129,7 @@ def test_what_expands_without_end_is_refused_in_a_sentence(
     assert "its table of contents is too large: too many files" in refused(tmp_path / "bomb.zip", capsys)
 
 
-def test_what_is_broken_is_told_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_archive_gives_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = gzip.compress(TEXT.encode() * 50)
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"step 1\n" * 9000, mtime=0)[:-20])
     found = diagnose([tmp_path / "cut.gz"])
@@ -161,25 +161,25 @@ def test_what_is_broken_is_told_in_a_sentence(tmp_path: Path, capsys: pytest.Cap
         "  0%|          | 0/3 [00:00<?, ?it/s]\r 33%|###   | 1/3 [00:01<00:02]\r",
     ],
 )
-def test_what_stands_before_a_line_changes_nothing(tmp_path: Path, prefix: str) -> None:
-    found = of_lines(tmp_path / "log", [prefix + line + "\r" for line in traceback(2, "KeyError: 'labels'")])
+def test_line_prefix_changes_nothing(tmp_path: Path, prefix: str) -> None:
+    found = diagnose_lines(tmp_path / "log", [prefix + line + "\r" for line in traceback(2, "KeyError: 'labels'")])
     assert (found.cause, found.first_failing_rank) == ("USER-PY", 2)
     assert "/home/me/project/train.py, line 30" in found.why
-    bare = of_lines(tmp_path / "log", [prefix + line for line in traceback(None, "KeyError: 'labels'")])
+    bare = diagnose_lines(tmp_path / "log", [prefix + line for line in traceback(None, "KeyError: 'labels'")])
     assert bare.cause == "USER-PY"
 
 
-def test_torchruns_label_is_the_rank_where_all_ranks_are_on_one_host(tmp_path: Path) -> None:
+def test_torchruns_label_is_the_rank_on_a_single_host(tmp_path: Path) -> None:
     plain = [line.partition("]: ")[2] for line in traceback(2, "KeyError: 'labels'")]
     lines = [*(f"[default{rank}]:step 1" for rank in range(4)), *(f"[default2]:{line}" for line in plain)]
     ready = [f"[default{rank}]:[INFO] world_size=4 rank={rank}" for rank in range(4)]
-    assert of_lines(tmp_path / "a", [*ready, *lines]).first_failing_rank == 2
-    assert of_lines(tmp_path / "b", ["world_size=8", *lines]).first_failing_rank is None, "there are other hosts"
-    assert of_lines(tmp_path / "c", lines).first_failing_rank == 2, "nothing speaks of another host"
-    assert of_lines(tmp_path / "d", ["torchrun --nnodes=2 --nproc_per_node=4 train.py", *lines]).first_failing_rank is None
+    assert diagnose_lines(tmp_path / "a", [*ready, *lines]).first_failing_rank == 2
+    assert diagnose_lines(tmp_path / "b", ["world_size=8", *lines]).first_failing_rank is None, "there are other hosts"
+    assert diagnose_lines(tmp_path / "c", lines).first_failing_rank == 2, "nothing mentions another host"
+    assert diagnose_lines(tmp_path / "d", ["torchrun --nnodes=2 --nproc_per_node=4 train.py", *lines]).first_failing_rank is None
 
 
-def test_lines_that_are_all_different_and_long_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_long_distinct_lines_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dstui.diagnosis.recognition import shapes
 
     monkeypatch.setattr(shapes, "MOST_BYTES", 1 << 20)

@@ -1,4 +1,4 @@
-"""No text makes a diagnosis slow: not one made of what its own patterns look for, nor one of deep brackets."""
+"""No text makes a diagnosis slow, neither texts built from its own patterns nor deeply nested brackets."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from dstui.logs.decode import LONGEST
 from tests.diagnosis.crash_texts import traceback
 
 LENGTH = LINE_CAP
-"""Characters of a line: no more of one are looked at."""
+"""Characters of a line that are examined."""
 MOST = 40
-"""Times what an ordinary log costs."""
+"""Allowed cost as a multiple of an ordinary log's."""
 QUICK = 0.001
-"""Seconds that nobody can measure."""
+"""Seconds too short to measure."""
 FILLERS = (" ", "a", "A", "1", "a.", "a/", ": ", "(", "[", "'", '{"a":', "-", "|", "Error", "1/", "] ")
 ALL_LINES = os.environ.get("DSTUI_LINES") == "all"
-"""Every beginning with every filler: eight times as many lines."""
+"""Combine every beginning with every filler: eight times as many lines."""
 LITERAL = re.compile(r"(?:\\[^\w\s]|[\w :,'`=/-])+")
-"""Parts of a regular expression that stand for themselves."""
+"""Parts of a regular expression that match themselves."""
 ORDINARY = [
     "[rank1]: Traceback (most recent call last):",
     '[rank1]:   File "/opt/env/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1739, in _wrapped_call_impl',
@@ -41,7 +41,7 @@ ORDINARY = [
 
 
 def literals(sign: Sign) -> Iterator[str]:
-    """What a sign's line may begin with: its text, and the literal parts of its regular expression, one after another."""
+    """Yield beginnings of a sign's line: its text, and the literal parts of its regular expression joined one after another."""
     yield sign.text
     if sign.regex is not None:
         before = ""
@@ -52,23 +52,23 @@ def literals(sign: Sign) -> Iterator[str]:
 
 
 def some_of(fillers: Sequence[str], number: int) -> Sequence[str]:
-    """An eighth of them, another one for each number; or all of them."""
+    """Return an eighth of them, different for each number; or all of them."""
     return fillers if ALL_LINES else fillers[number % 8 :: 8]
 
 
 def hostile(sign: Sign) -> Iterator[tuple[str, str]]:
-    """Beginnings of lines, and what is to be repeated after them: each beginning with some of the fillers, or with all."""
+    """Yield beginnings of lines and what to repeat after them: each beginning with some of the fillers, or with all."""
     for number, beginning in enumerate(dict.fromkeys(literals(sign))):
         yield "", beginning
         yield from ((beginning, filler) for filler in some_of(FILLERS, number))
 
 
-def of(length: int, beginning: str, repeated: str) -> str:
+def line_of(length: int, beginning: str, repeated: str) -> str:
     return (beginning + repeated * (length // len(repeated) + 1))[:length] + "\0"
 
 
 def scanned(line: str) -> None:
-    """All that a new line goes through."""
+    """Run everything that a new line goes through."""
     scanner = Scanner()
     scanner.begin("log", None)
     if (shape := scanner.shapes.match(line.encode())) is not None:
@@ -80,7 +80,7 @@ def matched(line: bytes) -> None:
 
 
 def seconds(work: Callable[[], object], tries: int = 1) -> float:
-    """Of CPU."""
+    """Return CPU seconds."""
     found = []
     for _ in range(tries):
         began = time.process_time()
@@ -90,41 +90,41 @@ def seconds(work: Callable[[], object], tries: int = 1) -> float:
 
 
 @pytest.fixture(scope="session")
-def usual() -> float:
-    """Seconds for as many characters of an ordinary traceback as a long line has."""
+def typical_seconds() -> float:
+    """Return the seconds for as many characters of an ordinary traceback as a long line has."""
     return sum(seconds(partial(scanned, line), 50) for line in ORDINARY) * LENGTH / sum(map(len, ORDINARY))
 
 
-def check(work: Callable[[], object], usual: float, what: object) -> None:
-    """That it costs no more than a few ordinary lines; measured again before it is believed."""
-    if seconds(work) > MOST * usual:
-        assert seconds(work, 5) < MOST * usual, what
+def check(work: Callable[[], object], typical_seconds: float, what: object) -> None:
+    """Assert that the work costs no more than a few ordinary lines; measures again before failing."""
+    if seconds(work) > MOST * typical_seconds:
+        assert seconds(work, 5) < MOST * typical_seconds, what
 
 
 @pytest.mark.parametrize("signature", [one for one in ALL if any(sign.regex for sign in one.all_signs())], ids=lambda one: one.id)
-def test_no_line_of_what_a_signature_looks_for_makes_it_slow(signature: Signature, usual: float) -> None:
+def test_lines_that_signatures_look_for_are_matched_quickly(signature: Signature, typical_seconds: float) -> None:
     for sign in signature.all_signs():
-        for line in (of(LENGTH, *parts) for parts in hostile(sign)) if sign.regex else ():
-            check(partial(sign.matches, line), usual, (sign, line[:300]))
+        for line in (line_of(LENGTH, *parts) for parts in hostile(sign)) if sign.regex else ():
+            check(partial(sign.matches, line), typical_seconds, (sign, line[:300]))
 
 
 @pytest.mark.parametrize(("number", "text"), list(enumerate(FACTS)), ids=FACTS)
-def test_no_line_of_what_is_understood_beside_the_signatures_makes_it_slow(number: int, text: str, usual: float) -> None:
+def test_lines_that_other_patterns_look_for_are_matched_quickly(number: int, text: str, typical_seconds: float) -> None:
     for repeated in (text, text + "a", text + ": ", *some_of(FILLERS, number)):
         for beginning in ("", f"[rank1]: {text}"):
-            line = of(LENGTH, beginning, repeated)
-            check(partial(scanned, line), usual, line[:300])
+            line = line_of(LENGTH, beginning, repeated)
+            check(partial(scanned, line), typical_seconds, line[:300])
 
 
-def test_a_line_of_twice_the_length_takes_about_twice_as_long() -> None:
+def test_line_of_twice_the_length_takes_about_twice_as_long() -> None:
     for filler in FILLERS:
-        work = [partial(matched, of(length, "", filler).encode()) for length in (LONGEST // 2, LONGEST)]
+        work = [partial(matched, line_of(length, "", filler).encode()) for length in (LONGEST // 2, LONGEST)]
         half, whole = (seconds(one, 5) for one in work)
         assert whole < 3 * half + QUICK, filler
 
 
-def test_an_error_in_the_middle_of_lines_that_do_not_recur_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such lines cost 50 times as much as those of a loop, so that after many of them only those near a failure are examined."""
+def test_error_amid_non_recurring_lines_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such lines cost 50 times as much as those of a loop, so after many of them only lines near a failure are examined."""
     rng = random.Random(5)
     samples = ["sample: " + "".join(rng.choices("abcdefghij ", k=100)) for _ in range(6_000)]
     error = traceback(1, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 160.00 MiB.")

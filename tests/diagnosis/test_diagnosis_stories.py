@@ -1,4 +1,4 @@
-"""Stories that a log tells: who said what last, and what only followed from it (schedulers, launchers, destructors, native code)."""
+"""Causes that depend on the order of messages: schedulers, launchers, destructors, native code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dstui.diagnosis import Diagnosis, diagnose, report
 from dstui.diagnosis.engine import conclude
 from dstui.diagnosis.reading.log_reader import read_logs
 from dstui.plan import load
-from tests.diagnosis.crash_texts import of_lines, traceback
+from tests.diagnosis.crash_texts import diagnose_lines, traceback
 from tests.jobs.made import PLAN
 
 LIBRARY = "/opt/env/lib/python3.11/site-packages"
@@ -29,7 +29,7 @@ CANCELLED = "slurmstepd: error: *** STEP 991.0 ON node1 CANCELLED AT 2025-12-03T
 
 def diagnosed(tmp_path: Path, lines: list[str]) -> Diagnosis:
     """Return the diagnosis of one log of these lines."""
-    return of_lines(tmp_path / "job.log", lines)
+    return diagnose_lines(tmp_path / "job.log", lines)
 
 
 @pytest.mark.parametrize(
@@ -39,19 +39,19 @@ def diagnosed(tmp_path: Path, lines: list[str]) -> Diagnosis:
         [WATCHDOG, CANCELLED, "srun: error: node2: task 3: Aborted", "srun: error: node1: tasks 0-2: Killed"],
     ],
 )
-def test_a_watchdog_abort_under_srun_is_a_hang_and_no_cancelled_job(tmp_path: Path, lines: list[str]) -> None:
+def test_watchdog_abort_under_srun_is_a_hang_and_no_cancelled_job(tmp_path: Path, lines: list[str]) -> None:
     found = diagnosed(tmp_path, ["step 120 | loss 2.31", *lines])
     assert (found.cause, found.kind, found.first_failing_rank) == ("NCCL-WATCHDOG", "failure", 3)
     assert found.confidence != "high"
 
 
-def test_a_job_that_was_cancelled_while_it_trained_is_a_stop(tmp_path: Path) -> None:
+def test_job_cancelled_while_training_is_a_stop(tmp_path: Path) -> None:
     steps = [f"step {number} | loss 2.3{number}" for number in range(20)]
     found = diagnosed(tmp_path, [*steps, CANCELLED, "srun: error: node1: tasks 0-3: Killed"])
     assert (found.cause, found.kind) == ("SLURM-CANCEL", "stop")
 
 
-def test_destructors_and_warnings_after_an_error_do_not_make_it_vanish(tmp_path: Path) -> None:
+def test_destructors_and_warnings_do_not_hide_an_earlier_error(tmp_path: Path) -> None:
     steps = [f"step {number} loss {2 + number / 1000}" for number in range(30)]
     errors = [line for rank in range(8) for line in traceback(rank, "FloatingPointError: loss is nan at step 31")]
     found = diagnosed(tmp_path, [*steps, *errors, *(f"destroying communicator {number} of pool {number * 7}" for number in range(220))])
@@ -60,7 +60,7 @@ def test_destructors_and_warnings_after_an_error_do_not_make_it_vanish(tmp_path:
     assert (warned.cause, warned.confidence) == ("USER-PY", "medium")
 
 
-def test_an_error_that_a_run_went_on_after_is_shown_where_nothing_says_how_it_ended(tmp_path: Path) -> None:
+def test_survived_error_is_shown_if_the_end_is_unknown(tmp_path: Path) -> None:
     bars = [f" {number}%|#   | {number}/100 [00:{number:02d}<01:00, 1.0it/s]" for number in range(1, 30)]
     found = diagnosed(tmp_path, [*traceback(None, "KeyError: 'labels'"), *bars])
     assert (found.cause, found.kind, found.could_be[:1]) == (None, None, ("USER-PY",))
@@ -68,7 +68,7 @@ def test_an_error_that_a_run_went_on_after_is_shown_where_nothing_says_how_it_en
     assert "KeyError" in found.evidence[0].text
 
 
-def test_the_last_error_is_told_beside_a_cause_that_stands_above_it(tmp_path: Path) -> None:
+def test_last_error_is_reported_beside_an_earlier_cause(tmp_path: Path) -> None:
     oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.25 GiB."
     found = diagnosed(tmp_path, [*traceback(None, oom), "cleaning up", *traceback(None, "ValueError: no such trial")])
     assert found.last_error is not None or "no such trial" in found.title
@@ -81,7 +81,7 @@ def test_the_last_error_is_told_beside_a_cause_that_stands_above_it(tmp_path: Pa
     assert shown.as_json()["last_error"]["line"] == shown.last_error.line
 
 
-def test_an_abort_tells_what_the_exception_said(tmp_path: Path) -> None:
+def test_abort_has_the_message_of_its_exception(tmp_path: Path) -> None:
     lines = [
         "terminate called after throwing an instance of 'std::runtime_error'",
         "  what():  merges file is corrupt at byte 112",
@@ -93,7 +93,7 @@ def test_an_abort_tells_what_the_exception_said(tmp_path: Path) -> None:
     assert any("what()" in line.text for line in found.evidence)
 
 
-def test_collectives_that_do_not_fit_are_the_culprits_fault_and_not_the_victims(tmp_path: Path) -> None:
+def test_mismatched_collectives_are_blamed_on_the_culprit(tmp_path: Path) -> None:
     victim = traceback(0, "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4711")
     culprit = [
         "terminate called after throwing an instance of 'gloo::EnforceNotMet'",
@@ -139,14 +139,14 @@ def _raised(file: str, function: str, words: str, *, source: str = "step()") -> 
         (_raised("deepspeed/comm/comm.py", "mpi_discovery", "ModuleNotFoundError: No module named 'mpi4py'"), "MPI4PY"),
     ],
 )
-def test_the_place_and_the_launch_decide_what_the_same_words_mean(tmp_path: Path, lines: list[str], cause: str) -> None:
+def test_location_and_launch_decide_what_equal_words_mean(tmp_path: Path, lines: list[str], cause: str) -> None:
     found = diagnosed(tmp_path, lines)
     assert found.cause == cause
     assert found.confidence != "high" or cause == "MPI4PY"
     assert not any("hf auth login" in fix.text for fix in found.fixes)
 
 
-def test_ranks_that_each_put_the_model_on_every_gpu_are_not_somebody_elses(tmp_path: Path) -> None:
+def test_ranks_that_each_use_every_gpu_are_not_other_users(tmp_path: Path) -> None:
     held = "this process has 9.80 GiB memory in use. Process 1013 has 9.80 GiB memory in use."
     lines = [
         line
@@ -179,7 +179,7 @@ def test_ranks_that_each_put_the_model_on_every_gpu_are_not_somebody_elses(tmp_p
         (["RuntimeError: CUDA error: HIPBLAS_STATUS_INTERNAL_ERROR when calling hipblasCreate"], "ACCEL-ERROR"),
     ],
 )
-def test_other_accelerators_words_are_known(tmp_path: Path, words: list[str], cause: str) -> None:
+def test_messages_of_other_accelerators_are_known(tmp_path: Path, words: list[str], cause: str) -> None:
     found = diagnosed(tmp_path, [*traceback(None, words[0]), *words[1:]])
     assert (found.cause, found.kind) == (cause, "failure")
 
@@ -198,20 +198,20 @@ def test_other_accelerators_words_are_known(tmp_path: Path, words: list[str], ca
         ],
     ],
 )
-def test_good_ends_are_no_failures(tmp_path: Path, lines: list[str]) -> None:
+def test_successful_ends_are_no_failures(tmp_path: Path, lines: list[str]) -> None:
     found = diagnosed(tmp_path, [*(f"step {number} loss {3 - number / 10}" for number in range(9)), *lines])
     assert found.kind in ("success", None)
     assert found.kind == "success" or "Rendezvous" in lines[-1]
 
 
-def test_a_stop_that_paddles_launcher_sends_is_a_stop(tmp_path: Path) -> None:
+def test_stop_by_paddles_launcher_is_a_stop(tmp_path: Path) -> None:
     lines = ["C++ Traceback (most recent call last):", "No stack trace in paddle, may be caused by external reasons."]
     found = diagnosed(tmp_path, [*lines, "FatalError: `Termination signal` is detected by the operating system."])
     assert (found.cause, found.kind) == ("CTRL-C", "stop")
 
 
-def test_judging_changes_nothing_of_what_was_found(tmp_path: Path) -> None:
-    """Each stage gets a value and gives one: the same findings lead to the same answer again."""
+def test_reasoning_does_not_change_the_findings(tmp_path: Path) -> None:
+    """Each stage takes a value and returns one: the same findings give the same diagnosis again."""
     path = tmp_path / "job.log"
     path.write_text("\n".join([WATCHDOG, *ABORT, CANCELLED, *traceback(1, "KeyError: 'labels'")]) + "\n")
     found = read_logs([path])
@@ -220,7 +220,7 @@ def test_judging_changes_nothing_of_what_was_found(tmp_path: Path) -> None:
     assert conclude(found) == first
 
 
-def test_values_that_differ_from_the_trainers_are_shown_and_can_be_left_to_it(tmp_path: Path) -> None:
+def test_values_that_differ_from_the_trainers_are_shown_and_can_be_auto(tmp_path: Path) -> None:
     lines = [
         *traceback(None, "ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values:"),
         "- ds train_micro_batch_size_per_gpu=4 vs hf per_device_train_batch_size=8",

@@ -1,4 +1,4 @@
-"""Exceptions that a run survived, what a job's script said before its ranks, and the runs before the last in one file."""
+"""Exceptions that a run survived, output of a job's script before its ranks, and earlier runs in one file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.diagnosis.crash_texts import ended, of_lines, spawned, traceback
+from tests.diagnosis.crash_texts import diagnose_lines, ended, spawned, traceback
 
 PLAIN = traceback(None, "ValueError: odd")
 THREAD = [
@@ -25,29 +25,29 @@ THREAD = [
         "10:00:00 | ERROR | loop:run:12 - bad batch",
     ],
 )
-def test_of_an_exception_that_was_logged_and_one_that_nobody_caught_the_latter_ended_the_run(tmp_path: Path, head: str) -> None:
-    found = of_lines(tmp_path / "a", [head, *traceback(None, "torch.cuda.OutOfMemoryError: CUDA out of memory."), "step 2", *PLAIN])
+def test_uncaught_exception_wins_over_a_logged_one(tmp_path: Path, head: str) -> None:
+    found = diagnose_lines(tmp_path / "a", [head, *traceback(None, "torch.cuda.OutOfMemoryError: CUDA out of memory."), "step 2", *PLAIN])
     assert (found.cause, "odd" in found.title) == ("USER-PY", True)
-    assert of_lines(tmp_path / "b", [head, *PLAIN]).cause == "USER-PY", "nothing else says how it ended"
+    assert diagnose_lines(tmp_path / "b", [head, *PLAIN]).cause == "USER-PY", "nothing else says how it ended"
 
 
-def test_an_exception_that_was_logged_long_before_the_text_ends_has_not_ended_the_run(tmp_path: Path) -> None:
+def test_exception_logged_long_before_the_end_did_not_end_the_run(tmp_path: Path) -> None:
     logged = ["(Worker pid=77) ERROR:2026-03-26 22:35:46,212:Traceback (most recent call last):"]
     logged += [f"(Worker pid=77) {line}" for line in PLAIN[1:]]
     on = [f"(Worker pid=77) step {number}" for number in range(30)]
-    assert of_lines(tmp_path / "a", [*logged, *on]).kind is None
-    assert of_lines(tmp_path / "b", [*logged, *on[:3]]).cause == "USER-PY"
+    assert diagnose_lines(tmp_path / "a", [*logged, *on]).kind is None
+    assert diagnose_lines(tmp_path / "b", [*logged, *on[:3]]).cause == "USER-PY"
 
 
-def test_what_a_thread_raises_is_known_by_its_first_frame_and_is_no_reason_where_somebody_stopped_the_run(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", [*THREAD, *traceback(None, "KeyboardInterrupt")])
+def test_thread_exception_is_recognised_and_no_cause_of_a_stopped_run(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", [*THREAD, *traceback(None, "KeyboardInterrupt")])
     assert (found.kind, found.cause) == ("stop", "CTRL-C")
 
 
-def test_a_progress_bar_that_goes_on_after_an_exception_shows_that_it_ended_nothing(tmp_path: Path) -> None:
+def test_progress_after_an_exception_shows_that_it_was_survived(tmp_path: Path) -> None:
     bars = [f" {number}%|#  | {number}/100 [00:0{number}<01:00,  1.0it/s]" for number in range(1, 5)]
-    assert of_lines(tmp_path / "a", [*PLAIN, *bars]).kind is None
-    assert of_lines(tmp_path / "b", [*bars, *PLAIN, bars[-1]]).cause == "USER-PY", "a bar tells where it was when it ended"
+    assert diagnose_lines(tmp_path / "a", [*PLAIN, *bars]).kind is None
+    assert diagnose_lines(tmp_path / "b", [*bars, *PLAIN, bars[-1]]).cause == "USER-PY", "a bar tells where it was when it ended"
 
 
 @pytest.mark.parametrize(
@@ -58,105 +58,105 @@ def test_a_progress_bar_that_goes_on_after_an_exception_shows_that_it_ended_noth
         "slurmstepd: error: execve(): env.sh: Permission denied",
     ],
 )
-def test_what_a_shell_could_not_run_is_not_why_the_program_failed_later(tmp_path: Path, line: str) -> None:
-    found = of_lines(tmp_path / "a", [line, "step 1", *PLAIN])
+def test_command_that_a_shell_could_not_run_is_not_the_later_cause(tmp_path: Path, line: str) -> None:
+    found = diagnose_lines(tmp_path / "a", [line, "step 1", *PLAIN])
     assert (found.cause, found.others) == ("USER-PY", ())
 
 
-def test_a_command_that_a_shell_did_not_find_after_the_program_had_failed_is_the_rest_of_a_broken_line(tmp_path: Path) -> None:
-    assert of_lines(tmp_path / "log", [*PLAIN, "run.sh: line 4: --deepspeed: command not found"]).others != ()
+def test_command_not_found_after_a_failure_is_part_of_a_broken_line(tmp_path: Path) -> None:
+    assert diagnose_lines(tmp_path / "log", [*PLAIN, "run.sh: line 4: --deepspeed: command not found"]).others != ()
 
 
-def test_an_exception_of_a_tool_before_the_ranks_is_not_theirs(tmp_path: Path) -> None:
+def test_exception_of_a_tool_before_the_ranks_is_not_theirs(tmp_path: Path) -> None:
     tool = traceback(None, "ModuleNotFoundError: No module named 'dataclasses'", "/home/u/.local/bin/wandb")
     ranks = [f"{rank}: {line}" for rank in range(4) for line in PLAIN]
-    found = of_lines(tmp_path / "log", [*tool, *ranks])
+    found = diagnose_lines(tmp_path / "log", [*tool, *ranks])
     assert (found.cause, found.every_rank, found.others) == ("USER-PY", True, ())
 
 
-def test_a_launchers_traceback_that_breaks_off_is_no_ranks_failure(tmp_path: Path) -> None:
+def test_truncated_launcher_traceback_is_no_ranks_failure(tmp_path: Path) -> None:
     words = "[E socket.cpp:435] [c10d] The server socket has failed to listen on any local network address."
     frames = [
         "Traceback (most recent call last):",
         '  File "/opt/env/lib/python3.9/site-packages/torch/distributed/launch.py", line 189, in main',
     ]
-    found = of_lines(tmp_path / "log", [words, *frames, "    launch(args)"])
+    found = diagnose_lines(tmp_path / "log", [words, *frames, "    launch(args)"])
     assert (found.cause, found.first_failing_rank) == ("PORT-IN-USE", None)
 
 
-def test_the_lines_after_an_exception_that_is_known_are_its_message_too(tmp_path: Path) -> None:
+def test_lines_after_a_known_exception_belong_to_its_message(tmp_path: Path) -> None:
     file = "/opt/env/lib/python3.11/site-packages/transformers/modeling_utils.py"
     size = "\tsize mismatch for embed.weight: copying a param with shape torch.Size([0]) from checkpoint, the shape in current model is"
     lines = [*traceback(None, "RuntimeError: Error(s) in loading state_dict for Net:", file), size + " torch.Size([9, 9])."]
-    assert of_lines(tmp_path / "log", lines).cause == "Z3-SIZE0"
+    assert diagnose_lines(tmp_path / "log", lines).cause == "Z3-SIZE0"
 
 
-def test_of_several_runs_in_one_file_the_last_one_counts(tmp_path: Path) -> None:
+def test_last_of_several_runs_in_a_file_counts(tmp_path: Path) -> None:
     killed = "E0210 14:23:38 torch/distributed/elastic/multiprocessing/api.py:833] failed (exitcode: -9) local_rank: 0 (pid: 304) of binary: python"
     agent = traceback(
         None,
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
         "/opt/env/lib/python3.11/site-packages/torch/distributed/run.py",
     )
-    found = of_lines(tmp_path / "a", [killed, *agent, *(f"step {n} loss {n}.5" for n in range(300)), *PLAIN])
+    found = diagnose_lines(tmp_path / "a", [killed, *agent, *(f"step {n} loss {n}.5" for n in range(300)), *PLAIN])
     assert (found.cause, found.others) == ("USER-PY", ())
-    soon = of_lines(tmp_path / "b", [killed, *agent, *PLAIN])
+    soon = diagnose_lines(tmp_path / "b", [killed, *agent, *PLAIN])
     assert soon.cause == "KILLED-UNKNOWN", "another rank of the same run"
 
 
-def test_a_run_that_was_started_again_in_the_same_file_is_the_one_that_counts(tmp_path: Path) -> None:
+def test_restarted_run_in_the_same_file_counts(tmp_path: Path) -> None:
     start = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your system being overloaded"
     late = "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE) ran for 1805914 milliseconds"
     ended = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -6) local_rank: 1 (pid: 182046) of binary: python"
-    found = of_lines(tmp_path / "log", [start, late.format(1), ended, start, late.format(2), late.format(1), ended])
+    found = diagnose_lines(tmp_path / "log", [start, late.format(1), ended, start, late.format(2), late.format(1), ended])
     assert (found.cause, found.first_failing_rank) == ("NCCL-WATCHDOG", 2)
 
 
 @pytest.mark.parametrize("file", ["interface/router.py", "internal/internal_util.py", "lib/asyncio_manager.py"])
-def test_what_a_trackers_own_helper_raises_follows_from_an_end_and_is_none(tmp_path: Path, file: str) -> None:
+def test_exception_of_a_trackers_helper_is_a_consequence(tmp_path: Path, file: str) -> None:
     frame = f'  File "/opt/env/lib/python3.11/site-packages/wandb/sdk/{file}", line 70, in run'
     lines = ["Traceback (most recent call last):", frame, "    raise MessageRouterClosedError from e", "wandb.sdk.MessageRouterClosedError"]
-    assert of_lines(tmp_path / "a", ["step 1 loss 2.0", *lines]).kind is None
-    assert "odd" in of_lines(tmp_path / "b", [*PLAIN, *lines]).title
+    assert diagnose_lines(tmp_path / "a", ["step 1 loss 2.0", *lines]).kind is None
+    assert "odd" in diagnose_lines(tmp_path / "b", [*PLAIN, *lines]).title
 
 
-def test_a_warning_and_a_mention_long_before_do_not_explain_a_kill(tmp_path: Path) -> None:
+def test_early_warning_and_mention_do_not_explain_a_kill(tmp_path: Path) -> None:
     warning = "/opt/env/modelopt/logging.py:115: UserWarning: Failed to import: cannot import name 'x' from 'diffusers' (/opt/env/a.py)"
     killed = "run.sh: line 12: 12345 Killed                  python train.py"
-    found = of_lines(tmp_path / "a", [warning, *(f"step {n} loss 2.0" for n in range(30)), killed])
+    found = diagnose_lines(tmp_path / "a", [warning, *(f"step {n} loss 2.0" for n in range(30)), killed])
     assert (found.cause, found.others) == ("KILLED-UNKNOWN", ())
     mention = "wget: unable to resolve host address 'example.org'"
     ended = "srun: error: n1: task 0: Killed"
-    found = of_lines(tmp_path / "b", [mention, *(f"step {n} loss 2.0" for n in range(400)), ended])
+    found = diagnose_lines(tmp_path / "b", [mention, *(f"step {n} loss 2.0" for n in range(400)), ended])
     assert (found.cause, found.others) == ("KILLED-UNKNOWN", ())
 
 
-def test_the_paths_of_windows_are_paths(tmp_path: Path) -> None:
+def test_windows_paths_are_paths(tmp_path: Path) -> None:
     library = '  File "D:\\env\\lib\\site-packages\\datasets\\load.py", line 9, in load'
-    found = of_lines(
+    found = diagnose_lines(
         tmp_path / "log", ["Traceback (most recent call last):", '  File "D:\\me\\train.py", line 3', library, "ValueError: odd"]
     )
     assert (found.cause, found.confidence, found.could_be[1]) == ("DATA", "medium", "USER-PY")
 
 
 @pytest.mark.parametrize("line", ["If interrupted by user, a checkpoint is written", "It can be interrupted by user"])
-def test_what_would_happen_on_a_stop_is_no_stop(tmp_path: Path, line: str) -> None:
-    assert of_lines(tmp_path / "log", [line, "step 1 loss 2.0"]).kind is None
+def test_announcement_of_what_a_stop_would_do_is_no_stop(tmp_path: Path, line: str) -> None:
+    assert diagnose_lines(tmp_path / "log", [line, "step 1 loss 2.0"]).kind is None
 
 
-def test_a_warning_is_no_end(tmp_path: Path) -> None:
+def test_warning_is_no_end(tmp_path: Path) -> None:
     warning = "/opt/env/torch/cuda/__init__.py:141: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found 1)"
-    assert of_lines(tmp_path / "log", [warning, "cpu"]).kind is None
+    assert diagnose_lines(tmp_path / "log", [warning, "cpu"]).kind is None
 
 
-def test_threads_that_an_exception_ended_with_its_program_are_not_the_cause(tmp_path: Path) -> None:
-    found = of_lines(tmp_path / "log", [*["terminate called without an active exception"] * 4, *PLAIN])
+def test_threads_ended_by_the_programs_exception_are_not_the_cause(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", [*["terminate called without an active exception"] * 4, *PLAIN])
     assert (found.cause, found.others) == ("USER-PY", ())
 
 
-def test_a_command_that_srun_cannot_start_is_no_rank_that_left_early(tmp_path: Path) -> None:
+def test_command_that_srun_cannot_start_is_no_early_exit(tmp_path: Path) -> None:
     lines = ["slurmstepd: error: execve(): ray: No such file or directory", "srun: error: n1: task 0: Exited with exit code 2"]
-    assert of_lines(tmp_path / "log", lines).cause == "NO-DS-CMD"
+    assert diagnose_lines(tmp_path / "log", lines).cause == "NO-DS-CMD"
 
 
 @pytest.mark.parametrize(
@@ -170,27 +170,27 @@ def test_a_command_that_srun_cannot_start_is_no_rank_that_left_early(tmp_path: P
     ],
 )
 @pytest.mark.parametrize("frame", ["  File", "> File"])
-def test_an_exception_of_any_name_is_read_behind_its_frames(tmp_path: Path, frame: str, last: str) -> None:
-    found = of_lines(
+def test_exception_of_any_name_is_read_after_its_frames(tmp_path: Path, frame: str, last: str) -> None:
+    found = diagnose_lines(
         tmp_path / "log", ["Traceback (most recent call last):", f'{frame} "/home/u/train.py", line 3, in main', "    go()", last]
     )
     assert (found.cause, found.kind) == ("USER-PY", "failure")
     assert last in found.title
 
 
-def test_a_warning_that_there_is_no_gpu_is_no_reason_where_somebody_stopped_the_run(tmp_path: Path) -> None:
+def test_warning_about_a_missing_gpu_is_no_cause_of_a_stop(tmp_path: Path) -> None:
     warning = (
         "/opt/env/torch/cuda/__init__.py:52: UserWarning: CUDA initialization: Found no NVIDIA driver on your system. (Triggered at a.cpp)"
     )
-    found = of_lines(tmp_path / "log", [warning, "step 1 loss 2.0", *traceback(None, "KeyboardInterrupt")])
+    found = diagnose_lines(tmp_path / "log", [warning, "step 1 loss 2.0", *traceback(None, "KeyboardInterrupt")])
     assert (found.kind, found.cause) == ("stop", "CTRL-C")
 
 
-def test_a_stop_long_before_an_exception_in_the_same_file_was_that_of_an_earlier_run(tmp_path: Path) -> None:
+def test_stop_long_before_an_exception_belongs_to_an_earlier_run(tmp_path: Path) -> None:
     stop = "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 4150 closing signal SIGHUP"
     steps = [f"step {n} loss 2.0" for n in range(1100)]
-    assert of_lines(tmp_path / "a", [stop, *steps, *PLAIN]).cause == "USER-PY"
-    assert of_lines(tmp_path / "b", [stop, *steps[:9], *PLAIN]).cause == "SIGHUP", "what follows at once follows from it"
+    assert diagnose_lines(tmp_path / "a", [stop, *steps, *PLAIN]).cause == "USER-PY"
+    assert diagnose_lines(tmp_path / "b", [stop, *steps[:9], *PLAIN]).cause == "SIGHUP", "an immediate exception is a consequence"
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_a_stop_long_before_an_exception_in_the_same_file_was_that_of_an_earlier
         ("NO-DS-CMD", "./all.sh: line 24: /home/me/gone/.venv/bin/accelerate: No such file or directory"),
     ],
 )
-def test_the_one_line_that_tells_the_end_is_read(tmp_path: Path, cause: str, line: str) -> None:
-    assert of_lines(tmp_path / "log", [line]).cause == cause
+def test_single_line_that_reports_the_end_is_read(tmp_path: Path, cause: str, line: str) -> None:
+    assert diagnose_lines(tmp_path / "log", [line]).cause == cause
 
 
 @pytest.mark.parametrize(
@@ -212,57 +212,57 @@ def test_the_one_line_that_tells_the_end_is_read(tmp_path: Path, cause: str, lin
         ("DATA", "OSError: Cannot find data file. "),
     ],
 )
-def test_an_exception_that_names_its_reason_is_told_by_it(tmp_path: Path, cause: str, line: str) -> None:
-    assert of_lines(tmp_path / "log", traceback(None, line)).cause == cause
+def test_exception_that_names_its_cause_is_reported_by_it(tmp_path: Path, cause: str, line: str) -> None:
+    assert diagnose_lines(tmp_path / "log", traceback(None, line)).cause == cause
 
 
-def test_what_a_library_was_handling_when_somebody_stopped_the_run_has_not_ended_it(tmp_path: Path) -> None:
+def test_exception_being_handled_at_a_stop_did_not_end_the_run(tmp_path: Path) -> None:
     handled = traceback(
         None, "AttributeError: '_idat' object has no attribute 'fileno'", "/opt/env/lib/python3.11/site-packages/PIL/ImageFile.py"
     )
     stopped = traceback(None, "KeyboardInterrupt")
     between = ["", "During handling of the above exception, another exception occurred:", ""]
-    found = of_lines(tmp_path / "a", [*handled, *between, *stopped])
+    found = diagnose_lines(tmp_path / "a", [*handled, *between, *stopped])
     assert (found.cause, found.kind) == ("CTRL-C", "stop")
-    apart = of_lines(tmp_path / "b", [*handled, *stopped])
-    assert apart.cause == "USER-PY", "nobody has handled it"
+    apart = diagnose_lines(tmp_path / "b", [*handled, *stopped])
+    assert apart.cause == "USER-PY", "it was not handled"
 
 
-def test_an_interrupt_in_the_source_that_a_traceback_shows_is_no_stop(tmp_path: Path) -> None:
+def test_interrupt_in_quoted_source_is_no_stop(tmp_path: Path) -> None:
     shown = ["│ ❱ 54 │   │   run(cfg)      │", "│   56 │   except KeyboardInterrupt:    │", "│   57 │   │   raise KeyboardInterrupt │"]
-    assert of_lines(tmp_path / "log", [*shown, *PLAIN]).kind == "failure"
+    assert diagnose_lines(tmp_path / "log", [*shown, *PLAIN]).kind == "failure"
 
 
-def test_a_bar_within_one_line_that_came_to_its_end_after_an_exception_is_of_a_later_run(tmp_path: Path) -> None:
+def test_bar_completed_after_an_exception_belongs_to_a_later_run(tmp_path: Path) -> None:
     states = "\r".join(f"{number}%|#  | {number}/100 [00:0{number // 20}<01:00,  1.0it/s]" for number in range(1, 101))
-    assert of_lines(tmp_path / "a", [*PLAIN, states]).kind is None
+    assert diagnose_lines(tmp_path / "a", [*PLAIN, states]).kind is None
     ranks = [f"[rank1]: {line}" for line in PLAIN]
-    assert of_lines(tmp_path / "b", [*ranks, states]).cause == "USER-PY", "another rank may go on for a while"
+    assert diagnose_lines(tmp_path / "b", [*ranks, states]).cause == "USER-PY", "another rank may go on for a while"
 
 
-def test_a_metric_that_was_nan_for_a_while_is_not_told_of_a_run_whose_loss_is_a_number_again(tmp_path: Path) -> None:
+def test_temporarily_nan_metric_is_not_reported_if_the_loss_recovered(tmp_path: Path) -> None:
     bad, good = [[f"epoch {number} loss: {loss}" for number in range(5)] for loss in ("nan", "0.25")]
-    assert of_lines(tmp_path / "a", [*bad, *good, "Finished."]).cause != "NAN"
-    assert of_lines(tmp_path / "b", [*bad, *(f"note {number}" for number in range(900)), "Finished."]).cause != "NAN"
-    assert of_lines(tmp_path / "c", [*good, *bad]).cause == "NAN"
+    assert diagnose_lines(tmp_path / "a", [*bad, *good, "Finished."]).cause != "NAN"
+    assert diagnose_lines(tmp_path / "b", [*bad, *(f"note {number}" for number in range(900)), "Finished."]).cause != "NAN"
+    assert diagnose_lines(tmp_path / "c", [*good, *bad]).cause == "NAN"
 
 
-def test_the_second_line_of_a_warning_is_part_of_it(tmp_path: Path) -> None:
+def test_second_line_of_a_warning_belongs_to_it(tmp_path: Path) -> None:
     warning = ["/opt/env/lib/python3.11/site-packages/x/y.py:8: RuntimeWarning: Failed to read the commit:", "No module named 'x._version'"]
-    assert of_lines(tmp_path / "a", warning).kind is None
-    assert of_lines(tmp_path / "b", warning[1:]).cause == "IMPORT-MISSING"
+    assert diagnose_lines(tmp_path / "a", warning).kind is None
+    assert diagnose_lines(tmp_path / "b", warning[1:]).cause == "IMPORT-MISSING"
 
 
 LOOP = [f"step {number} | loss {1 / number:.4f} | lr 1e-4" for number in range(1, 21)]
 
 
 @pytest.mark.parametrize("end", [[], ["Training complete!"], ["Saving the model to out/last"]])
-def test_a_loop_that_stands_whole_above_and_below_an_exception_has_gone_on_after_it(tmp_path: Path, end: list[str]) -> None:
-    assert of_lines(tmp_path / "a", [*LOOP[:10], "skipping a batch:", *PLAIN, *LOOP[10:], *end]).kind != "failure"
-    printed = of_lines(tmp_path / "b", [*PLAIN, *LOOP[10:]])
+def test_loop_continuing_after_an_exception_survived_it(tmp_path: Path, end: list[str]) -> None:
+    assert diagnose_lines(tmp_path / "a", [*LOOP[:10], "skipping a batch:", *PLAIN, *LOOP[10:], *end]).kind != "failure"
+    printed = diagnose_lines(tmp_path / "b", [*PLAIN, *LOOP[10:]])
     assert printed.cause == "USER-PY", "what a program had in its buffer reaches the file after its exception"
     several = [*spawned(2), *LOOP[:10], *PLAIN, *LOOP[10:14], *ended(2, 1)]
-    assert of_lines(tmp_path / "c", several).cause == "USER-PY", "the other rank's"
+    assert diagnose_lines(tmp_path / "c", several).cause == "USER-PY", "the other rank's"
 
 
 @pytest.mark.parametrize(
@@ -277,35 +277,35 @@ def test_a_loop_that_stands_whole_above_and_below_an_exception_has_gone_on_after
         "Segmentation fault rate of the model: 0.1",
     ],
 )
-def test_an_error_that_is_merely_mentioned_before_a_loop_at_work_or_the_last_word_has_ended_nothing(tmp_path: Path, line: str) -> None:
-    assert of_lines(tmp_path / "a", [line, *LOOP]).kind is None
-    assert of_lines(tmp_path / "b", ["begin", line, "Training complete!"]).kind == "success"
+def test_mentioned_error_before_further_work_ended_nothing(tmp_path: Path, line: str) -> None:
+    assert diagnose_lines(tmp_path / "a", [line, *LOOP]).kind is None
+    assert diagnose_lines(tmp_path / "b", ["begin", line, "Training complete!"]).kind == "success"
 
 
-def test_a_program_that_steps_on_after_an_exception_and_says_that_it_is_done_has_not_failed_for_sure_nor_ended_well(tmp_path: Path) -> None:
+def test_program_that_continues_after_an_exception_and_finishes_is_uncertain(tmp_path: Path) -> None:
     steps = [f"step {number} loss 0.{9 - number}" for number in range(6)]
-    on = of_lines(tmp_path / "a", [*steps[:3], *PLAIN, *steps[3:], "Training completed."])
+    on = diagnose_lines(tmp_path / "a", [*steps[:3], *PLAIN, *steps[3:], "Training completed."])
     assert (on.cause, on.kind, on.could_be[0]) == (None, None, "USER-PY")
-    assert of_lines(tmp_path / "b", [*steps[:3], *PLAIN, "Training completed."]).cause == "USER-PY", "it stood in a buffer"
+    assert diagnose_lines(tmp_path / "b", [*steps[:3], *PLAIN, "Training completed."]).cause == "USER-PY", "it was buffered"
 
 
 @pytest.mark.parametrize(
     "head", ["Mar 04 09:11:00 node7 train[4711]: ", "[pod/sft-worker-0/pytorch] ", "trainer-1  | ", "2026-03-04T09:11:00.1234567Z "]
 )
-def test_what_collects_logs_stands_before_every_line_from_the_first_on(tmp_path: Path, head: str) -> None:
-    assert of_lines(tmp_path / "a", [f"{head}bash: ./run_8gpu.sh: No such file or directory"]).cause == "NO-SCRIPT"
+def test_prefix_of_a_log_collector_is_on_every_line(tmp_path: Path, head: str) -> None:
+    assert diagnose_lines(tmp_path / "a", [f"{head}bash: ./run_8gpu.sh: No such file or directory"]).cause == "NO-SCRIPT"
 
 
-def test_torchruns_own_exception_is_no_word_of_the_rank_that_it_names(tmp_path: Path) -> None:
+def test_torchruns_own_exception_is_not_the_ranks(tmp_path: Path) -> None:
     text = (Path(__file__).parents[1] / "long" / "corpus" / "made" / "rank0-exit3.txt").read_text().splitlines()
-    found = of_lines(tmp_path / "a", text)
+    found = diagnose_lines(tmp_path / "a", text)
     assert (found.cause, found.first_failing_rank, found.confidence) == ("EARLY-EXIT", 0, "medium")
 
 
-def test_what_a_logger_remarks_is_no_cause_whatever_its_words_are(tmp_path: Path) -> None:
+def test_remark_of_a_logger_is_no_cause(tmp_path: Path) -> None:
     remarks = [
         "DEBUG 06-13 18:12:02 [__init__.py:44] TPU platform is not available because: No module named 'libtpu'",
         "[2026-03-01 10:00:00,123] [INFO] [cache.py:12:load] CUDA out of memory. Tried to allocate 2.00 GiB, the cache is smaller now",
     ]
-    found = of_lines(tmp_path / "a", [*remarks, *traceback(None, "RuntimeError: the index has another version")])
+    found = diagnose_lines(tmp_path / "a", [*remarks, *traceback(None, "RuntimeError: the index has another version")])
     assert (found.cause, found.others) == ("USER-PY", ())

@@ -1,4 +1,4 @@
-"""What libraries, shells and schedulers say at an end, each in few words of a run's log: the cause that it stands for."""
+"""Last messages of libraries, shells and schedulers in short logs, with their causes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dstui.diagnosis import report
-from tests.diagnosis.crash_texts import ended, fallout, of_lines, spawned, traceback
+from tests.diagnosis.crash_texts import diagnose_lines, ended, fallout, spawned, traceback
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
 RAISED = [
@@ -103,7 +103,7 @@ RAISED = [
     ("USER-PY", "torch._dynamo.exc.Unsupported: call of a builtin", "torch/_dynamo/exc.py"),
     ("USER-PY", "TypeError: Net.forward() got an unexpected keyword argument 'image'", "torch/nn/modules/module.py"),
 ]
-"""Cause, the last line of a traceback, the library's file that raised it."""
+"""Cause, last line of a traceback, file of the library that raised it."""
 GOES_ON = [
     ("MODEL-FILES", ["OSError: You are trying to access a gated repo.", "Make sure to have access to it.", "401 Client Error."]),
     (
@@ -144,7 +144,7 @@ SAID = [
     ("HYDRA-CONFIG", ["hydra.errors.MissingConfigException: In 'config': Could not find 'model/odd'"]),
     ("TOO-MANY-PROCESSES", ["libgomp: Thread creation failed: Resource temporarily unavailable"]),
     (
-        "SLURM-TIME",  # the job went on after what its shell could not run
+        "SLURM-TIME",  # the job continued after what its shell could not run
         [
             "job.sh: line 3: odd: command not found",
             "step 1",
@@ -163,54 +163,52 @@ def raised(lines: list[str], file: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize(("cause", "last", "file"), RAISED)
-def test_what_a_library_raises_is_known_by_its_words(tmp_path: Path, cause: str, last: str, file: str) -> None:
-    found = of_lines(tmp_path / "log", raised([last], file))
+def test_exception_of_a_library_is_known_by_its_words(tmp_path: Path, cause: str, last: str, file: str) -> None:
+    found = diagnose_lines(tmp_path / "log", raised([last], file))
     assert (found.cause, found.kind) == (cause, "failure")
     labelled = [f"[rank1]: {line}" for line in raised([last], file)]
-    found = of_lines(tmp_path / "log", [*spawned(2), *labelled, *fallout(0), *ended(2, 1)])
+    found = diagnose_lines(tmp_path / "log", [*spawned(2), *labelled, *fallout(0), *ended(2, 1)])
     assert (found.cause, found.first_failing_rank) == (cause, 1)
 
 
 @pytest.mark.parametrize(("cause", "lines"), GOES_ON)
-def test_the_message_of_an_exception_is_read_to_its_end(tmp_path: Path, cause: str, lines: list[str]) -> None:
-    found = of_lines(tmp_path / "log", [*spawned(2), *(f"[rank1]: {line}" for line in raised(lines)), *fallout(0), *ended(2, 1)])
+def test_message_of_an_exception_is_read_completely(tmp_path: Path, cause: str, lines: list[str]) -> None:
+    found = diagnose_lines(tmp_path / "log", [*spawned(2), *(f"[rank1]: {line}" for line in raised(lines)), *fallout(0), *ended(2, 1)])
     assert (found.cause, found.first_failing_rank) == (cause, 1)
 
 
 @pytest.mark.parametrize(
     "line", ["[2026-03-01 10:00:09,000] [INFO] {}", "wandb: {}", "E0301 10:00:09.0 7 api.py:8] {}", "slurmstepd: error: {}"]
 )
-def test_what_somebody_logs_after_an_exception_is_no_part_of_its_message(tmp_path: Path, line: str) -> None:
+def test_log_lines_after_an_exception_are_not_its_message(tmp_path: Path, line: str) -> None:
     words = line.format("Error no file named weights.bin")
-    found = of_lines(tmp_path / "log", [*spawned(1), *raised(["ValueError: odd"]), words, *ended(1, 1)])
+    found = diagnose_lines(tmp_path / "log", [*spawned(1), *raised(["ValueError: odd"]), words, *ended(1, 1)])
     assert found.cause == "USER-PY"
 
 
 @pytest.mark.parametrize(("cause", "lines"), SAID)
-def test_what_a_shell_or_a_scheduler_says_is_the_cause_where_nothing_else_is_said(
-    tmp_path: Path, cause: str | None, lines: list[str]
-) -> None:
-    assert of_lines(tmp_path / "log", lines).cause == cause
+def test_message_of_shell_or_scheduler_is_the_cause_if_nothing_else_is(tmp_path: Path, cause: str | None, lines: list[str]) -> None:
+    assert diagnose_lines(tmp_path / "log", lines).cause == cause
 
 
 @pytest.mark.parametrize("words", [lines[0] for cause, lines in SAID if cause in ("NO-DS-CMD", "NO-SCRIPT", "CKPT-PERM", "SCRIPT-SHELL")])
-def test_a_script_that_goes_on_after_a_command_that_was_not_found_has_not_ended_of_it(tmp_path: Path, words: str) -> None:
+def test_script_that_continues_after_a_missing_command_did_not_end_by_it(tmp_path: Path, words: str) -> None:
     steps = [f"step {number} loss 2.0" for number in range(100)]
-    assert of_lines(tmp_path / "log", [words, *steps]).cause is None
-    assert of_lines(tmp_path / "log", [words, *steps, *raised(["KeyError: 'labels'"])]).cause == "USER-PY"
+    assert diagnose_lines(tmp_path / "log", [words, *steps]).cause is None
+    assert diagnose_lines(tmp_path / "log", [words, *steps, *raised(["KeyError: 'labels'"])]).cause == "USER-PY"
 
 
 @pytest.mark.parametrize(
     "last", [last for _, last, _ in RAISED[::5] if last.startswith(("RuntimeError", "ValueError", "ImportError", "FileNotFoundError"))]
 )
-def test_an_error_that_was_printed_without_a_traceback_long_before_the_last_step_has_ended_nothing(tmp_path: Path, last: str) -> None:
+def test_printed_error_long_before_the_last_step_ended_nothing(tmp_path: Path, last: str) -> None:
     steps = [f"step {number} loss 2.0" for number in range(100)]
-    found = of_lines(tmp_path / "log", [*steps, last, *steps])
+    found = diagnose_lines(tmp_path / "log", [*steps, last, *steps])
     assert (found.cause, found.kind) == (None, None)
-    assert of_lines(tmp_path / "log", [*steps, last]).kind == "failure", "at the end it may have"
+    assert diagnose_lines(tmp_path / "log", [*steps, last]).kind == "failure", "at the end of the log it may have"
 
 
-def test_a_traceback_that_rich_drew_names_the_scripts_line(tmp_path: Path) -> None:
+def test_traceback_drawn_by_rich_names_the_scripts_line(tmp_path: Path) -> None:
     lines = [
         "╭───────────────────── Traceback (most recent call last) ──────────────────────╮",
         "│ /home/me/train.py:30 in <module>                                             │",
@@ -221,80 +219,82 @@ def test_a_traceback_that_rich_drew_names_the_scripts_line(tmp_path: Path) -> No
         "╰──────────────────────────────────────────────────────────────────────────────╯",
         "my.package.OddInput: seventeen",
     ]
-    found = of_lines(tmp_path / "log", lines)
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.confidence) == ("USER-PY", "medium")
     assert "/home/me/train.py, line 30" in report(found)
 
 
-def test_a_version_that_deepspeed_accepts_is_no_mismatch(tmp_path: Path) -> None:
+def test_version_accepted_by_deepspeed_is_no_mismatch(tmp_path: Path) -> None:
     words = "Installed CUDA version 11.8 does not match the version torch was compiled with 11.7 but since the APIs are compatible, accepting this combination"
-    found = of_lines(tmp_path / "log", [*spawned(1), words, "step 1", *ended(1, -9)])
+    found = diagnose_lines(tmp_path / "log", [*spawned(1), words, "step 1", *ended(1, -9)])
     assert (found.cause, found.others) == ("KILLED-UNKNOWN", ())
 
 
-def test_a_status_of_255_is_no_closed_terminal(tmp_path: Path) -> None:
+def test_status_255_is_no_closed_terminal(tmp_path: Path) -> None:
     lines = ['FATAL:   "trainer": executable file not found in $PATH'] * 2
     ends = ["srun: error: n01: tasks 0-1: Exited with exit code 255"]
-    found = of_lines(tmp_path / "a", [*lines, *ends])
+    found = diagnose_lines(tmp_path / "a", [*lines, *ends])
     assert (found.kind, found.cause, found.confidence) == ("failure", "NO-DS-CMD", "medium")
-    assert of_lines(tmp_path / "b", ends).kind == "failure"
-    shell = of_lines(tmp_path / "c", ["job.sh: 3: srun: not found"])
+    assert diagnose_lines(tmp_path / "b", ends).kind == "failure"
+    shell = diagnose_lines(tmp_path / "c", ["job.sh: 3: srun: not found"])
     assert (shell.cause, shell.first_failing_rank) == ("NO-DS-CMD", None), "a line of a script is no rank"
 
 
-def test_a_file_that_cannot_be_written_is_no_missing_model(tmp_path: Path) -> None:
+def test_unwritable_file_is_no_missing_model(tmp_path: Path) -> None:
     lines = [
         "Traceback (most recent call last):",
         '  File "/home/me/train.py", line 30, in {}',
         f'  File "{SITE}torch/serialization.py", line 211, in __init__',
         "FileNotFoundError: [Errno 2] No such file or directory: 'out/last.ckpt'",
     ]
-    found = of_lines(tmp_path / "a", [line.format("save_last") for line in lines])
+    found = diagnose_lines(tmp_path / "a", [line.format("save_last") for line in lines])
     assert (found.cause, found.confidence) == ("USER-PY", "low")
-    assert of_lines(tmp_path / "b", [line.format("restore") for line in lines]).cause == "MODEL-FILES"
+    assert diagnose_lines(tmp_path / "b", [line.format("restore") for line in lines]).cause == "MODEL-FILES"
 
 
-def test_the_shells_word_for_a_kill_counts_behind_a_progress_bar(tmp_path: Path) -> None:
-    assert of_lines(tmp_path / "log", ["Loading checkpoint shards:   0%|      | 0/2 [00:00<?, ?it/s]Killed"]).cause == "KILLED-UNKNOWN"
+def test_shell_message_about_a_kill_counts_after_a_progress_bar(tmp_path: Path) -> None:
+    assert (
+        diagnose_lines(tmp_path / "log", ["Loading checkpoint shards:   0%|      | 0/2 [00:00<?, ?it/s]Killed"]).cause == "KILLED-UNKNOWN"
+    )
 
 
-def test_transformers_that_saves_the_whole_checkpoint_in_the_place_of_16_bit_weights_has_lost_nothing(tmp_path: Path) -> None:
+def test_transformers_saving_a_full_checkpoint_instead_of_16_bit_weights_lost_nothing(tmp_path: Path) -> None:
     saved = " stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead, use zero_to_fp32.py to recover weights"
-    assert of_lines(tmp_path / "a", [saved, "{'train_runtime': 12.0, 'train_loss': 0.1}"]).kind == "success"
+    assert diagnose_lines(tmp_path / "a", [saved, "{'train_runtime': 12.0, 'train_loss': 0.1}"]).kind == "success"
 
 
-def test_a_script_that_takes_a_private_name_out_of_torch_needs_another_release_of_torch(tmp_path: Path) -> None:
+def test_import_of_a_private_torch_name_needs_another_release(tmp_path: Path) -> None:
     last = "ImportError: cannot import name '_Ring' from 'torch.distributed.tensor' (/opt/env/lib/python3.11/site-packages/torch/x.py)"
-    assert of_lines(tmp_path / "a", traceback(None, last)).cause == "IMPORT-VERSION"
+    assert diagnose_lines(tmp_path / "a", traceback(None, last)).cause == "IMPORT-VERSION"
     of_library = traceback(None, last, "/opt/env/lib/python3.11/site-packages/deepspeed/x.py")
-    assert of_lines(tmp_path / "b", of_library).cause == "IMPORT-TORCH"
-    public = of_lines(tmp_path / "c", traceback(None, last.replace("_Ring", "Ring")))
+    assert diagnose_lines(tmp_path / "b", of_library).cause == "IMPORT-TORCH"
+    public = diagnose_lines(tmp_path / "c", traceback(None, last.replace("_Ring", "Ring")))
     assert (public.cause, public.confidence) == ("IMPORT-TORCH", "medium"), "the script may be newer than PyTorch, or older"
 
 
-def test_a_store_that_breaks_off_is_no_mistake_of_the_script(tmp_path: Path) -> None:
+def test_broken_store_is_no_mistake_of_the_script(tmp_path: Path) -> None:
     broken = traceback(None, "RuntimeError: Broken pipe")
-    found = of_lines(tmp_path / "log", [*broken, *broken])
+    found = diagnose_lines(tmp_path / "log", [*broken, *broken])
     assert found.cause is None and "DESYNC-EARLY-EXIT" in found.could_be
 
 
-def test_a_line_of_a_logger_is_no_part_of_the_exception_above_it(tmp_path: Path) -> None:
+def test_logger_line_is_no_part_of_the_exception_above(tmp_path: Path) -> None:
     oom = traceback(None, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 98.00 MiB")
     table = [
         "[03/04 10:00:00] app INFO: Rank of current process: 0. World size: 1",
         "detectron2._C    not built correctly: No module named 'detectron2._C'",
     ]
-    found = of_lines(tmp_path / "log", [*oom, *table])
+    found = diagnose_lines(tmp_path / "log", [*oom, *table])
     assert (found.cause, found.others) == ("OOM-GPU", ())
 
 
-def test_an_exception_that_another_one_tells_in_its_message_is_read(tmp_path: Path) -> None:
+def test_exception_quoted_in_anothers_message_is_read(tmp_path: Path) -> None:
     outer = "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:"
     gone = "FileNotFoundError: [Errno 2] No such file or directory: 'ldconfig'"
-    assert of_lines(tmp_path / "log", raised([outer, gone], "torch/_inductor/codecache.py")).cause == "LIB-MISSING"
+    assert diagnose_lines(tmp_path / "log", raised([outer, gone], "torch/_inductor/codecache.py")).cause == "LIB-MISSING"
 
 
-def test_moments_that_something_else_put_before_each_line_are_seen_though_a_program_logs_too(tmp_path: Path) -> None:
+def test_added_timestamps_are_recognised_though_the_program_logs_its_own(tmp_path: Path) -> None:
     said = [
         *(f"- INFO - item {number}" for number in range(8)),
         *(f"reads part {number}" for number in range(8)),
@@ -302,7 +302,7 @@ def test_moments_that_something_else_put_before_each_line_are_seen_though_a_prog
         *raised(["ValueError: x"]),
     ]
     lines = [f"2026-01-01 10:00:{number:02} {line}" for number, line in enumerate(said)]
-    found = of_lines(tmp_path / "log", lines)
+    found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.confidence) == ("USER-PY", "high"), "with its traceback"
 
 
@@ -317,15 +317,15 @@ def test_moments_that_something_else_put_before_each_line_are_seen_though_a_prog
         ("30 != 0 * 4 * 4", ""),
     ],
 )
-def test_numbers_of_a_batch_that_does_not_fit_tell_who_counted_the_ranks_wrongly(tmp_path: Path, numbers: str, words: str) -> None:
+def test_inconsistent_batch_numbers_show_who_counted_ranks_wrongly(tmp_path: Path, numbers: str, words: str) -> None:
     said = (
         f"Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size {numbers}"
     )
-    found = of_lines(tmp_path / "run.log", traceback(None, f"AssertionError: {said}", f"{SITE}deepspeed/runtime/config.py"))
+    found = diagnose_lines(tmp_path / "run.log", traceback(None, f"AssertionError: {said}", f"{SITE}deepspeed/runtime/config.py"))
     assert found.cause == "BATCH-ASSERT" and bool(words) == bool(found.notes) and all(words in note for note in found.notes), found.notes
 
 
-def test_the_hook_of_a_rank_is_no_line_of_the_program(tmp_path: Path) -> None:
+def test_hook_of_a_rank_is_no_line_of_the_program(tmp_path: Path) -> None:
     lines = [
         "Traceback (most recent call last):",
         '  File "/home/me/project/odd.py", line 29, in made',
@@ -333,5 +333,5 @@ def test_the_hook_of_a_rank_is_no_line_of_the_program(tmp_path: Path) -> None:
         f'  File "{SITE}deepspeed/runtime/engine.py", line 527, in __init__',
         "TypeError: __init__() missing 2 required positional arguments: 'args' and 'model'",
     ]
-    found = of_lines(tmp_path / "run.log", lines)
+    found = diagnose_lines(tmp_path / "run.log", lines)
     assert "odd.py, line 29" in found.why and "sitecustomize" not in found.why

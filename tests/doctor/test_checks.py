@@ -1,4 +1,4 @@
-"""Each check on cases made for it: one check, one test."""
+"""Each check of the doctor, on made-up hosts: one test per check."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def one(id: str, case: Case) -> Outcome:
     found = list(CHECKS[id].evaluate(case))
     assert len(found) == 1, found
     assert found[0].fix is None or found[0].verdict != "ok"
-    assert found[0].verdict not in ("warn", "fail") or found[0].fix, "what is wrong has a way out"
+    assert found[0].verdict not in ("warn", "fail") or found[0].fix, "a problem has a fix"
     return found[0]
 
 
@@ -68,7 +68,7 @@ def case(m: Machine | None = None, **facts: Any) -> Case:
 
 
 def two(change: Callable[[Case], Case], **facts: Any) -> Case:
-    """The second of two hosts, changed; the first is as it should be."""
+    """Return a case with two hosts: the first is fine, the second is changed."""
     first = case(hosts=("h1", "h2"), **facts)
     second = change(replace(first, host="h2", here=False))
     return replace(second, others=(first,))
@@ -161,7 +161,7 @@ def test_xid() -> None:
     assert xids(log) == {"79": 1, "31": 1} and xids(None) is None
     assert one("xid", case(ready={"xids": {}})).verdict == "skipped"
     assert one("xid", case(machine(gpu()))).verdict == "skipped"
-    assert one("xid", case(machine(gpu()), ready={"xids": {"31": 4}})).verdict == "ok", "a wrong program is no broken GPU"
+    assert one("xid", case(machine(gpu()), ready={"xids": {"31": 4}})).verdict == "ok", "a faulty program is not a broken GPU"
     assert "fallen off the bus" in one("xid", case(machine(gpu()), ready={"xids": xids(log)})).observed
 
 
@@ -287,10 +287,10 @@ def test_names() -> None:
 def test_port() -> None:
     taken = {"listen": {"problem": "Address already in use", "holder": "pid 7 (python)"}}
     assert one("port", case(ready={"listen": {"peers": 0}})).observed == "port 29500 is free"
-    assert one("port", case(ready=taken)).verdict == "warn", "a launch on this machine takes a free one"
+    assert one("port", case(ready=taken)).verdict == "warn", "a local launch chooses a free port"
     assert one("port", case(ready=taken, plan=plan("cluster: {master_port: 29501}\n"))).verdict == "fail"
     hosts = "cluster: {hosts: {h1: 1, h2: 1}"
-    assert one("port", case(ready=taken, plan=plan(f"{hosts}}}\n"))).verdict == "warn", "and on several hosts likewise"
+    assert one("port", case(ready=taken, plan=plan(f"{hosts}}}\n"))).verdict == "warn", "so does one on several hosts"
     assert one("port", case(ready=taken, plan=plan(f"{hosts}, master_port: 29501}}\n"))).verdict == "fail"
     reached = {"connect": {"reached": True, "problem": ""}}
     assert one("port", two(lambda c: replace(c, ready=reached))).observed == "reaches port 29500 on h1"
@@ -314,7 +314,7 @@ def test_interface() -> None:
     ("value", "verdict"),
     [("eth0", "ok"), ("eth", "ok"), ("=eth", "fail"), ("ib7", "fail"), ("ib,eth", "ok"), ("^docker,lo", "ok"), ("=eth0,ib0", "ok")],
 )
-def test_an_interface_that_no_host_has_is_named(value: str, verdict: str) -> None:
+def test_interface_that_no_host_has_is_named(value: str, verdict: str) -> None:
     own = machine(host={"nics": (Nic(name="eth0", state="up", speed=100000, default_route=True),)})
     told = Requirement(environment={"NCCL_SOCKET_IFNAME": value})
     found = one("interface", case(own, requirement=told, hosts=("h1", "h2")))
@@ -341,7 +341,7 @@ def test_leftovers() -> None:
         assert held in str(one("leftovers", case(m, ready={"leftovers": left})).fix)
 
 
-def test_what_is_left_of_a_launch_is_found_among_the_processes_of_this_user() -> None:
+def test_leftovers_of_a_launch_are_found_among_own_processes() -> None:
     code = "print('ready', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "DSTUI_JOB": "a-tag"}
@@ -352,12 +352,12 @@ def test_what_is_left_of_a_launch_is_found_among_the_processes_of_this_user() ->
     assert child.pid not in {each["pid"] for each in ready_program.leftovers()}
 
 
-def test_a_module_is_found_by_the_interpreter_of_the_job_without_importing_it() -> None:
+def test_module_is_found_by_the_jobs_interpreter_without_import() -> None:
     assert ready_program.modules([sys.executable], ["json", "no_such_module_here"]) == {"json": True, "no_such_module_here": False}
     assert ready_program.modules("/nowhere/python", ["json"]) == {}
 
 
-def test_two_names_of_one_host_are_told() -> None:
+def test_two_names_of_one_host_are_reported() -> None:
     known = {"": "worker", "h1": ["10.0.0.1"], "h2": ["10.0.0.1"]}
     second = two(lambda c: c, ready={"names": known})
     assert "calls itself worker, as h1 does" in one("names", second).observed
@@ -419,7 +419,7 @@ def test_model(tmp_path: Path) -> None:
 
 
 class Hub(BaseHTTPRequestHandler):
-    """A hub with one model, and one that wants a token."""
+    """A hub with one public model and one that needs a token."""
 
     def do_HEAD(self) -> None:
         model = self.path.removesuffix("/resolve/main/config.json")
@@ -427,12 +427,12 @@ class Hub(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 @pytest.fixture
 def hub_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """An empty cache, and a hub of our own."""
+    """Use an empty cache, and a local hub."""
     for name in list(os.environ):
         if name.startswith("HF_") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -462,8 +462,8 @@ def test_hub(hub_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "HF_HUB_OFFLINE" in verdict("org/open").observed
 
 
-def test_a_hub_that_does_not_answer_is_said(hub_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes the connection and says nothing
+def test_unresponsive_hub_is_reported(hub_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # accepts the connection and sends nothing
         monkeypatch.setattr(ready_program, "HUB_SECONDS", 0.3)
         for endpoint in (f"http://127.0.0.1:{deaf.getsockname()[1]}", "http://127.0.0.1:9", "no address"):
             monkeypatch.setenv("HF_ENDPOINT", endpoint)
@@ -532,7 +532,7 @@ def test_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     )
 
 
-def test_a_host_that_cannot_be_reached_fails_once_and_is_not_judged_further() -> None:
+def test_unreachable_host_fails_once_and_is_not_checked_further() -> None:
     lost = case(failure=Failure("login", "it asks for a password", "ssh-copy-id h1"), here=False)
     results = examine([lost])
     assert [result.id for result in results if result.verdict == "fail"] == ["reach"]
@@ -541,18 +541,18 @@ def test_a_host_that_cannot_be_reached_fails_once_and_is_not_judged_further() ->
     assert not is_ready(results)
 
 
-def test_what_does_not_reach_the_ranks_is_told_also_where_no_host_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_variables_that_do_not_reach_the_ranks_are_reported_without_hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     lost = case(failure=Failure("name", "its name cannot be resolved", "correct it"), here=False, environment={"HF_HOME": "/data/hf"})
     assert [result.verdict for result in examine([lost]) if result.id == "environment"] == ["warn"]
 
 
-def test_hosts_that_the_plan_does_not_tell_are_a_failure_of_their_own() -> None:
+def test_unknown_hosts_of_a_plan_are_a_failure() -> None:
     result = examine([case()], "cluster.include: the host 'h9' is not in the pool")[0]
     assert (result.id, result.verdict) == ("hosts", "fail") and "h9" in result.observed and result.fix
 
 
-def test_an_answer_that_lacks_something_stops_no_other_check() -> None:
+def test_incomplete_answer_stops_no_other_check() -> None:
     results = examine([case(ready={"folders": {"/job": {}}})])
     assert next(result for result in results if result.id == "folder").verdict == "skipped"
     assert next(result for result in results if result.id == "reach").verdict == "ok"
@@ -562,8 +562,8 @@ LLAMA = "model: {source: meta-llama/Llama-2-7b-hf, sequence_length: 2048, activa
 STATES = "deepspeed: {train_micro_batch_size_per_gpu: 1, bf16: {enabled: true}, optimizer: {type: AdamW}, zero_optimization: {stage: %d}}\n"
 
 
-def planned(stage: int, memory: int, ram: int = 512, free: int = 2000) -> Case:
-    """A host with eight GPUs of so many GiB, and a Plan with a model of 6.7 billion parameters."""
+def case_with_model(stage: int, memory: int, ram: int = 512, free: int = 2000) -> Case:
+    """Return a host with eight GPUs of this memory in GiB, and a Plan with a model of 6.7 billion parameters."""
     eight = machine(
         *(gpu(i, memory_total=memory * GIB, memory_used=0) for i in range(8)), host={"memory_total": ram * GIB, "memory_limit": None}
     )
@@ -574,22 +574,22 @@ def planned(stage: int, memory: int, ram: int = 512, free: int = 2000) -> Case:
     return Case(host="a", machine=eight, plan=written, facts=facts, forecast=found, ready={"folders": folders})
 
 
-def test_the_model_is_compared_with_the_memory_of_gpus_and_ram() -> None:
-    assert one("gpu-room", planned(3, 80)).verdict == "ok"
-    small = one("gpu-room", planned(1, 24))
+def test_model_is_compared_with_gpu_memory_and_ram() -> None:
+    assert one("gpu-room", case_with_model(3, 80)).verdict == "ok"
+    small = one("gpu-room", case_with_model(1, 24))
     assert small.verdict == "warn" and small.fix and "ZeRO-3" in small.fix
-    assert one("ram-room", planned(3, 80)).verdict == "ok"
-    assert one("ram-room", planned(1, 80, ram=64)).verdict == "warn"
+    assert one("ram-room", case_with_model(3, 80)).verdict == "ok"
+    assert one("ram-room", case_with_model(1, 80, ram=64)).verdict == "warn"
     assert one("gpu-room", Case(host="a", machine=machine(), plan=plan())).verdict == "skipped"
 
 
-def test_checkpoints_are_compared_with_the_room_on_the_disk() -> None:
-    assert "room for 22 checkpoints of 87.9 GB" in one("disk-room", planned(3, 80)).observed
-    assert one("disk-room", planned(3, 80, free=100)).verdict == "warn"
+def test_checkpoints_are_compared_with_disk_space() -> None:
+    assert "room for 22 checkpoints of 87.9 GB" in one("disk-room", case_with_model(3, 80)).observed
+    assert one("disk-room", case_with_model(3, 80, free=100)).verdict == "warn"
     assert one("disk-room", Case(host="a", machine=machine(), plan=plan())).verdict == "skipped"
 
 
-def test_accelerates_default_configuration_is_told_where_it_could_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accelerates_default_configuration_is_reported_where_it_could_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     assert one("accelerate-config", case()).verdict == "skipped"
     mine = Case(host="a", machine=machine(), plan=plan().set("job.integration", "accelerate"))

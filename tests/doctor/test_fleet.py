@@ -1,4 +1,4 @@
-"""`dstui doctor --fleet`: hosts beside each other. Sixteen real ones with planted faults are tests/long/test_fleet.py's."""
+"""`dstui doctor --fleet` compares hosts. tests/long/test_fleet.py does so with sixteen real hosts and planted faults."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def host(name: str, *gpus: Gpu, memory: int = 64 * GIB, driver: str = "580.95") 
     return Case(host=name, machine=found, ready={"xids": {}}, here=False)
 
 
-def test_the_odd_one_out_is_first_whichever_it_is() -> None:
+def test_odd_host_comes_first_wherever_it_is() -> None:
     weak = tuple(replace(gpu(index), nvlink=NvLink(count=18, active=17 if index else 18)) for index in range(2))
     gone = replace(host("h4"), ready={}, failure=Failure("ssh-refused", "h4 refuses the connection", "start sshd there"))
     fleet = compare([host("h1", driver="570.1"), host("h2"), host("h3", *weak, memory=32 * GIB), gone, host("h5"), host("h6")])
@@ -44,7 +44,7 @@ def test_the_odd_one_out_is_first_whichever_it_is() -> None:
     assert text.endswith("6 hosts: 1 failed, 2 with differences, 3 alike")
 
 
-def test_what_is_wrong_with_every_host_makes_none_of_them_odd() -> None:
+def test_problem_of_every_host_makes_none_odd() -> None:
     few = [replace(case, machine=replace(case.machine, host=replace(case.machine.host, nofile=1024))) for case in (host("h1"), host("h2"))]
     fleet = compare(few)
     assert {report.verdict for report in fleet.reports} == {"ok"} and not fleet.is_ready
@@ -52,11 +52,11 @@ def test_what_is_wrong_with_every_host_makes_none_of_them_odd() -> None:
     assert "▲ all: open-files: 1024 open files per process" in "\n".join(_lines(fleet))
 
 
-def test_hosts_differ_by_what_firmware_keeps_and_are_alike() -> None:
+def test_firmware_differences_of_equal_hosts_are_ignored() -> None:
     assert {report.verdict for report in compare([host("h1"), host("h2", memory=64 * GIB - 300_000_000)]).reports} == {"ok"}
 
 
-def test_a_baseline_tells_what_changed_since(tmp_path: Path) -> None:
+def test_baseline_shows_changes(tmp_path: Path) -> None:
     save(compare([host("h1"), host("h2"), host("h3")]).reports, tmp_path / "fleet.json", replace=False)
     before = read_baseline(tmp_path / "fleet.json")
     assert changes(compare([host("h1"), host("h2"), host("h3")]).reports, before) == []
@@ -70,13 +70,13 @@ def test_a_baseline_tells_what_changed_since(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 2, "hosts": {}}', '{"version": 1, "hosts": {"h1": 3}}', "[" * 5000])
-def test_what_is_no_baseline_is_a_sentence(text: str, tmp_path: Path) -> None:
+def test_invalid_baseline_gives_a_message(text: str, tmp_path: Path) -> None:
     (tmp_path / "fleet.json").write_text(text)
     with pytest.raises(FileProblem, match=r"fleet\.json"):
         read_baseline(tmp_path / "fleet.json")
 
 
-def test_hosts_are_those_of_a_hostfile_or_of_a_list(tmp_path: Path) -> None:
+def test_hosts_come_from_a_hostfile_or_a_list(tmp_path: Path) -> None:
     (tmp_path / "hostfile").write_text("h1 slots=8\nh2 slots=4\n")
     assert parse_fleet(str(tmp_path / "hostfile")) == {"h1": 8, "h2": 4}
     assert parse_fleet("node[08-10],gpu1") == dict.fromkeys(["node08", "node09", "node10", "gpu1"], 0)
@@ -85,7 +85,7 @@ def test_hosts_are_those_of_a_hostfile_or_of_a_list(tmp_path: Path) -> None:
             parse_fleet(wrong)
 
 
-def test_this_machine_alone_is_a_fleet_with_a_baseline(tmp_path: Path) -> None:
+def test_single_machine_is_a_fleet_with_a_baseline(tmp_path: Path) -> None:
     first = dstui("doctor", "--fleet", "localhost", "--save", "fleet.json", cwd=tmp_path)
     assert first.returncode in (0, 1) and "saved to fleet.json" in first.stderr
     again = dstui("doctor", "--fleet", "localhost", "--against", "fleet.json", "--json", cwd=tmp_path)

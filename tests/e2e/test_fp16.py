@@ -1,4 +1,4 @@
-"""fp16 on a machine without GPUs: refused before the launch where DeepSpeed would refuse it, on a CPU that has it and on one that has not."""
+"""fp16 on a machine without GPUs: refused before the launch if DeepSpeed would refuse it, on CPUs with and without fp16."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ deepspeed: {train_micro_batch_size_per_gpu: 1, fp16: {enabled: true}}
 
 @pytest.fixture(autouse=True, scope="module")
 def _on_a_cpu() -> None:
-    """Where there are GPUs DeepSpeed's accelerator for CPUs is not asked, and none of these questions arises."""
+    """Skip on machines with GPUs, where DeepSpeed's CPU accelerator is not used."""
     if probe().accelerator != "cpu":
         pytest.skip("the GPUs of this machine have fp16")
 
@@ -35,20 +35,20 @@ def dstui(folder: Path, fp16: bool, *args: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.parametrize("fp16", [pytest.param(True, marks=pytest.mark.twin), False], ids=["a CPU with fp16", "a CPU without"])
-def test_a_launch_says_what_deepspeed_would_say(fp16: bool, tmp_path: Path) -> None:
+def test_launch_reports_what_deepspeed_would_report(fp16: bool, tmp_path: Path) -> None:
     done = dstui(tmp_path, fp16, "--headless", "plan.yaml", "--dry-run")
     assert done.returncode == (0 if fp16 else 2), done.stderr
     assert ("error DS052 deepspeed.fp16.enabled: DeepSpeed has no fp16 on these CPUs" in done.stderr) is not fp16
 
 
 @pytest.mark.parametrize("fp16", [True, pytest.param(False, marks=pytest.mark.twin)], ids=["a CPU with fp16", "a CPU without"])
-def test_a_saved_machine_has_what_deepspeed_says(fp16: bool, tmp_path: Path) -> None:
+def test_saved_machine_has_deepspeeds_answer(fp16: bool, tmp_path: Path) -> None:
     assert dstui(tmp_path, fp16, "machine", "--save", "machine.json").returncode == 0
     software = json.loads((tmp_path / "machine.json").read_text())["software"]
     assert (software["fp16"], software["bf16"]) == (fp16, True)
     assert dstui(tmp_path, fp16, "check", "plan.yaml", "--machine", "machine.json").returncode == (0 if fp16 else 1)
 
 
-def test_the_doctor_knows_it_from_the_import(tmp_path: Path) -> None:
+def test_doctor_learns_it_from_the_import(tmp_path: Path) -> None:
     checks = json.loads(dstui(tmp_path, False, "doctor", "plan.yaml", "--json").stdout)["checks"]
     assert any("has no fp16" in check["seen"] for check in checks if check["id"] == "plan" and check["verdict"] == "fail"), checks

@@ -1,4 +1,4 @@
-"""How a bare ds_config.json reaches the script that is named after `--`, and what is said where it does not."""
+"""How a ds_config.json reaches the script named after `--`, and what is reported if it does not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIG = '{"train_micro_batch_size_per_gpu": 1}'
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A script and its configuration; nothing of torch."""
+    """Return a folder with a script and its configuration, without torch."""
     (tmp_path / "ds_config.json").write_text(CONFIG)
     (tmp_path / "train.py").write_text(READS)
     (tmp_path / "tried").write_text("x")
@@ -42,7 +42,7 @@ def run(folder: Path, *words: str, options: tuple[str, ...] = ()) -> subprocess.
 
 @pytest.mark.parametrize("word", ["ds_config.json", "./ds_config.json", "{ds_config}", "ABSOLUTE"])
 @pytest.mark.parametrize("joined", [False, True])
-def test_the_file_among_the_arguments_becomes_the_rendered_one(folder: Path, word: str, joined: bool) -> None:
+def test_file_among_the_arguments_becomes_the_rendered_one(folder: Path, word: str, joined: bool) -> None:
     given = word.replace("ABSOLUTE", str(folder / "ds_config.json"))
     done = run(folder, *([f"--conf={given}"] if joined else ["--conf", given]), options=("--dry-run",))
     assert done.returncode == 0, done.stderr
@@ -51,25 +51,25 @@ def test_the_file_among_the_arguments_becomes_the_rendered_one(folder: Path, wor
     assert "PL001" not in done.stderr
 
 
-def test_the_script_gets_the_rendered_configuration_and_its_parser_no_local_rank(folder: Path) -> None:
+def test_script_gets_the_rendered_configuration_and_no_local_rank(folder: Path) -> None:
     done = run(folder, "--conf", "ds_config.json", options=("--strict",))
     assert done.returncode == 0, done.stderr
     assert f"[0] rank 0 {folder}/run/ds_config.json {{'train_micro_batch_size_per_gpu': 1}}" in done.stdout
     assert "PL001" not in done.stdout + done.stderr and "CONFIG-UNREAD" not in done.stdout
 
 
-def test_a_script_that_is_given_no_configuration_is_heard_of_at_the_start_and_at_the_end(folder: Path) -> None:
+def test_script_that_gets_no_configuration_is_reported_at_start_and_end(folder: Path) -> None:
     done = run(folder)
     assert done.returncode == 0
     assert "warning PL001" in done.stderr and "add --conf {ds_config} to the arguments (line 4: an argument --conf)" in done.stderr
     summary = done.stdout.partition("succeeded after")[2]
     assert "warning PL001: no argument passes the DeepSpeed configuration to the script" in summary
     if was_read(folder / "tried") is None:
-        pytest.skip("this disk keeps no times of access")
+        pytest.skip("this disk records no access times")
     assert "No rank has read this Plan's ds_config.json" in summary
 
 
-def test_as_events_too(folder: Path) -> None:
+def test_unread_configuration_is_reported_as_events(folder: Path) -> None:
     done = run(folder, options=("--json",))
     events = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = [event["event"] for event in events]
@@ -80,9 +80,9 @@ def test_as_events_too(folder: Path) -> None:
         assert [event["cause"] for event in events if event["event"] == "diagnosis"] == ["CONFIG-UNREAD"]
 
 
-def test_a_job_that_nobody_configured_is_no_success_for_whoever_looks_later(folder: Path) -> None:
+def test_unconfigured_job_is_no_success_for_later_readers(folder: Path) -> None:
     if was_read(folder / "tried") is None:
-        pytest.skip("this disk keeps no times of access")
+        pytest.skip("this disk records no access times")
     run(folder)
     found = dstui("diagnose", "run", "--json", cwd=folder)
     told = json.loads(found.stdout)
@@ -90,9 +90,9 @@ def test_a_job_that_nobody_configured_is_no_success_for_whoever_looks_later(fold
     assert told["fixes"][0]["patch"] == [{"op": "add", "path": "/job/args", "value": ["--conf", "{ds_config}"]}]
 
 
-def test_strict_ends_a_job_in_which_no_rank_reads_the_configuration(folder: Path) -> None:
+def test_strict_ends_a_job_whose_ranks_read_no_configuration(folder: Path) -> None:
     if was_read(folder / "tried") is None:
-        pytest.skip("this disk keeps no times of access")
+        pytest.skip("this disk records no access times")
     strict = ("--strict", "--json")
     done = run(folder, options=strict)
     assert done.returncode == 1 and json.loads(done.stdout.splitlines()[-1])["exit_code"] == 1
@@ -105,5 +105,5 @@ def test_strict_ends_a_job_in_which_no_rank_reads_the_configuration(folder: Path
     assert json.loads(done.stdout.splitlines()[-1]) == {"event": "exit", "exit_code": 1, "state": "stopped"}
 
 
-def test_strict_is_refused_where_nobody_would_watch(folder: Path) -> None:
+def test_strict_is_refused_for_a_detached_job(folder: Path) -> None:
     assert "--strict cannot be used with --detach" in run(folder, options=("--strict", "--detach")).stderr

@@ -1,4 +1,4 @@
-"""`dstui --headless` with the real launcher: the job's own exit status, and no process left each time."""
+"""`dstui --headless` with the real launcher: the job's exit status, and no process left behind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if what != "end":
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A Plan whose two ranks do what their argument says, without torch."""
+    """Return the folder of a Plan whose two ranks do what their argument says, without torch."""
     (tmp_path / "probe.py").write_text(PROBE)
     (tmp_path / "plan.yaml").write_text(
         "version: 1\nname: probe\njob: {script: probe.py, args: [end]}\ncluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu}}\n"
@@ -56,7 +56,7 @@ def start(folder: Path, *args: str, what: str = "end") -> subprocess.Popen[str]:
 
 
 def processes_of(folder: Path) -> Iterator[str]:
-    """What still runs and has to do with this job: by its folder on the command line or in its environment."""
+    """Yield command lines of running processes of this job, found by its folder in command line or environment."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -68,7 +68,7 @@ def processes_of(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("full_deepspeed")
-def test_a_job_that_ends_is_0_and_its_lines_carry_their_rank(job: Path) -> None:
+def test_successful_job_exits_with_0_and_lines_carry_their_rank(job: Path) -> None:
     process = start(job)
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
@@ -81,16 +81,16 @@ def test_a_job_that_ends_is_0_and_its_lines_carry_their_rank(job: Path) -> None:
 
 
 @pytest.mark.parametrize(("what", "code"), [("exit", 3), ("kill", 137)])
-def test_the_rank_that_failed_first_gives_the_status(job: Path, what: str, code: int) -> None:
+def test_status_is_that_of_the_first_failed_rank(job: Path, what: str, code: int) -> None:
     process = start(job, what=what)
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, err
-    assert "[rank 1" in out.rpartition("exit status")[2]  # the diagnosis names who failed first
+    assert "[rank 1" in out.rpartition("exit status")[2]  # the diagnosis names the rank that failed first
     assert list(processes_of(job)) == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_stops_the_whole_job(job: Path, number: int, code: int) -> None:
+def test_signal_stops_the_whole_job(job: Path, number: int, code: int) -> None:
     process = start(job, what="stay")
     assert process.stdout is not None
     for line in process.stdout:
@@ -104,7 +104,7 @@ def test_a_signal_stops_the_whole_job(job: Path, number: int, code: int) -> None
     assert (status["state"], status["exit_code"]) == ("stopped", code)
 
 
-def test_a_terminal_that_is_closed_stops_the_job(job: Path) -> None:
+def test_closed_terminal_stops_the_job(job: Path) -> None:
     command = [sys.executable, "-m", "dstui", "--headless", "plan.yaml", "--run-dir", "run", "--set", "job.args=[stay]"]
     terminal = Terminal(command, cwd=str(job))
     terminal.wait("rank 0 is up", "rank 1 is up")
@@ -114,7 +114,7 @@ def test_a_terminal_that_is_closed_stops_the_job(job: Path) -> None:
     assert (status["state"], status["exit_code"]) == ("stopped", 129)
 
 
-def test_a_reader_that_has_seen_enough_stops_the_job(job: Path) -> None:
+def test_closed_pipe_stops_the_job(job: Path) -> None:
     process = start(job, what="chat")
     assert process.stdout is not None and process.stderr is not None
     for line in process.stdout:
@@ -127,7 +127,7 @@ def test_a_reader_that_has_seen_enough_stops_the_job(job: Path) -> None:
     assert json.loads((job / "run" / "status.json").read_text())["state"] == "stopped"
 
 
-def test_a_killed_headless_takes_its_job_with_it_and_a_detached_one_does_not(job: Path) -> None:
+def test_killed_headless_takes_its_job_with_it_but_not_a_detached_one(job: Path) -> None:
     detached = start(job, "--detach", what="end")
     out, _ = detached.communicate(timeout=PATIENCE)
     assert (detached.returncode, out.strip()) == (0, str(job / "run"))
@@ -142,7 +142,7 @@ def test_a_killed_headless_takes_its_job_with_it_and_a_detached_one_does_not(job
         wait_for(lambda name=name, state=state: json.loads((job / name / "status.json").read_text())["state"] == state)
 
 
-def test_that_the_index_cannot_be_written_is_said_also_of_a_job_that_nobody_follows(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_index_is_reported_for_a_detached_job_too(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (job / "no-folder").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(job / "no-folder"))
     done = start(job, "--detach")
@@ -165,7 +165,7 @@ def test_json_is_one_event_per_line_from_start_to_exit(job: Path) -> None:
     assert any(e["event"] == "line" and e["rank"] == 0 and e["text"] == "rank 0 is up, config True" for e in events)
 
 
-def test_json_of_a_failure_has_its_diagnosis_just_before_the_exit(job: Path) -> None:
+def test_json_of_a_failure_has_its_diagnosis_before_the_exit(job: Path) -> None:
     process = start(job, "--json", what="exit")
     out, _ = process.communicate(timeout=PATIENCE)
     *_, diagnosis, end = (json.loads(line) for line in out.splitlines())
@@ -173,7 +173,7 @@ def test_json_of_a_failure_has_its_diagnosis_just_before_the_exit(job: Path) -> 
     assert (end["event"], end["exit_code"], process.returncode) == ("exit", 3, 3)
 
 
-def test_an_interpreter_without_deepspeed_is_1_and_nothing_is_written(job: Path) -> None:
+def test_interpreter_without_deepspeed_exits_with_1_and_writes_nothing(job: Path) -> None:
     bare = job / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
     bare.chmod(0o755)
@@ -193,7 +193,7 @@ def test_an_interpreter_without_deepspeed_is_1_and_nothing_is_written(job: Path)
         ("cluster.cpu_ranks=none", "expected a whole number", 2),
     ],
 )
-def test_what_cannot_start_is_said_before_anything_is_written(job: Path, override: str, sentence: str, code: int) -> None:
+def test_obstacle_is_reported_before_anything_is_written(job: Path, override: str, sentence: str, code: int) -> None:
     process = start(job, "--set", override)
     _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, "Traceback" in err) == (code, False), err
@@ -201,7 +201,7 @@ def test_what_cannot_start_is_said_before_anything_is_written(job: Path, overrid
     assert not (job / "run").exists()
 
 
-def test_a_job_folder_that_cannot_be_written_is_1(job: Path) -> None:
+def test_unwritable_job_folder_exits_with_1(job: Path) -> None:
     (job / "file").write_text("")
     (job / "full").mkdir()
     (job / "full" / "something").write_text("mine")
@@ -213,7 +213,7 @@ def test_a_job_folder_that_cannot_be_written_is_1(job: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_a_full_disk_is_said_and_leaves_nothing(job: Path) -> None:
+def test_full_disk_is_reported_and_leaves_nothing(job: Path) -> None:
     small = job / "small"
     small.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(small)], capture_output=True, check=False).returncode:
@@ -228,7 +228,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(job: Path) -> None:
         subprocess.run(["umount", str(small)], check=False)
 
 
-def test_a_job_of_this_machine_imports_nothing_that_is_for_other_hosts(job: Path) -> None:
+def test_local_job_imports_nothing_for_other_hosts(job: Path) -> None:
     program = "import sys; from dstui.cli import main; code = main(['--headless', 'plan.yaml', '--run-dir', 'run']); "
     program += "print('MODULES', *sys.modules); sys.exit(code)"
     done = subprocess.run([sys.executable, "-c", program], cwd=job, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Looking runs nothing that a folder holds: an interpreter that a Plan names, modules with the names of libraries, relative PYTHONPATHs."""
+"""Looking executes nothing in a folder: an interpreter named by a Plan, modules named like libraries, relative PYTHONPATH entries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def cloned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder as it may come with a repository; whatever of it is run or imported leaves a file in `harm/`."""
+    """Return a folder as it may come with a repository; whatever of it is executed or imported leaves a file in `harm/`."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder, harm = tmp_path / "cloned", tmp_path / "harm"
     folder.mkdir()
@@ -50,7 +50,7 @@ def cloned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(cloned: Path) -> Run:
-    """`run("check", "plan.yaml")` in that folder, with the empty entries of a PYTHONPATH that a shell's `export PYTHONPATH=$X:` leaves."""
+    """Return `run("check", "plan.yaml")`, which runs there with the empty PYTHONPATH entry that `export PYTHONPATH=$X:` leaves."""
 
     def do(*args: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -61,7 +61,7 @@ def run(cloned: Path) -> Run:
     return do
 
 
-def harmed(cloned: Path) -> list[str]:
+def executed_canaries(cloned: Path) -> list[str]:
     return sorted(path.name for path in (cloned.parent / "harm").iterdir())
 
 
@@ -77,19 +77,19 @@ def harmed(cloned: Path) -> list[str]:
     ],
     ids=" ".join,
 )
-def test_a_command_that_looks_runs_nothing_of_the_folder(args: tuple[str, ...], run: Run, cloned: Path) -> None:
+def test_looking_command_executes_nothing_of_the_folder(args: tuple[str, ...], run: Run, cloned: Path) -> None:
     done = run(*args)
     assert "Traceback" not in done.stderr
-    assert harmed(cloned) == [], done.stdout + done.stderr
+    assert executed_canaries(cloned) == [], done.stdout + done.stderr
     assert done.returncode == (1 if "doctor" in args and "✗" in done.stdout else 0), done.stdout + done.stderr
 
 
 def test_python_m_dstui_imports_no_module_of_the_folder(cloned: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "dstui", "check", "plan.yaml"], cwd=cloned, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and harmed(cloned) == []
+    assert done.returncode == 0 and executed_canaries(cloned) == []
 
 
-def test_children_that_look_have_no_entry_of_the_path_that_means_the_current_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_processes_have_no_path_entry_for_the_current_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dstui.base import child_python
 
     (cloned / "lib").mkdir()
@@ -110,31 +110,31 @@ def test_children_that_look_have_no_entry_of_the_path_that_means_the_current_fol
         assert str(cloned) not in shown
 
 
-def test_a_relative_path_of_the_users_own_leads_no_reference_into_the_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_pythonpath_leads_no_reference_into_the_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dstui.check.reference import ReferenceChecker
 
     monkeypatch.chdir(cloned)
     monkeypatch.setenv("PYTHONPATH", f":.:{cloned}")
     with ReferenceChecker() as reference:
         assert reference.validate({"train_micro_batch_size_per_gpu": 1}, 1).ok
-    assert harmed(cloned) == []
+    assert executed_canaries(cloned) == []
 
 
-def test_a_command_says_who_judged_and_how_to_have_the_other_and_remembers_the_yes(run: Run, cloned: Path) -> None:
+def test_command_names_the_judging_interpreter_and_remembers_consent(run: Run, cloned: Path) -> None:
     def reference(*more: str, path: str | None = None) -> tuple[str, list[str]]:
         told = json.loads(run("check", "plan.yaml", "--oracle", "parse", "--json", *more, path=path).stdout)["files"][0]
         return told["oracle"]["python"], [d["message"] for d in told["diagnostics"] if d["path"] == "job.python"]
 
     python, said = reference()
     assert python.startswith(str(Path(sys.executable).parent)) and "dstui's own Python was used, not ./evil.sh" in said[0]
-    assert harmed(cloned) == []
+    assert executed_canaries(cloned) == []
     assert reference("--trust-python") == (str(cloned / "evil.sh"), [])
-    assert harmed(cloned) == ["evil.sh"], "it was asked, and still imports nothing of the folder"
-    remembered = reference(path=BARE_LAUNCHER)  # with which the interpreter may be a forked one: what it imports was seen above
+    assert executed_canaries(cloned) == ["evil.sh"], "it ran, but imported nothing from the folder"
+    remembered = reference(path=BARE_LAUNCHER)  # may be a forked interpreter, whose imports were tested above
     assert remembered == (str(cloned / "evil.sh"), [])
 
 
-def test_the_doctor_says_that_it_did_not_ask_and_asks_with_the_users_word(run: Run, cloned: Path) -> None:
+def test_doctor_says_that_it_did_not_ask_and_asks_with_consent(run: Run, cloned: Path) -> None:
     def checks(*more: str) -> dict[str, str]:
         told = json.loads(run("doctor", "plan.yaml", "--json", *more).stdout)["checks"]
         return {check["id"]: f"{check['verdict']} {check['seen']} {check['fix']}" for check in told}
@@ -142,18 +142,18 @@ def test_the_doctor_says_that_it_did_not_ask_and_asks_with_the_users_word(run: R
     before = checks()
     assert before["python"].startswith(f"warn {cloned}/evil.sh, which the Plan names, was not run") and "--trust-python" in before["python"]
     assert before["deepspeed"].startswith("skipped")
-    assert harmed(cloned) == []
+    assert executed_canaries(cloned) == []
     after = checks("--trust-python")
     assert after["python"].startswith("ok") and after["deepspeed"].startswith("ok torch")
-    assert harmed(cloned) == ["evil.sh"]
+    assert executed_canaries(cloned) == ["evil.sh"]
 
 
 @pytest.mark.parametrize("yes", [False, True])
-def test_the_screen_asks_once_and_says_whose_deepspeed_judged(yes: bool, cloned: Path) -> None:
+def test_tui_asks_once_and_names_the_judging_deepspeed(yes: bool, cloned: Path) -> None:
     terminal = Terminal([SCRIPT, "plan.yaml"], cwd=str(cloned))
     try:
         terminal.wait("Another interpreter", "evil.sh")
-        assert harmed(cloned) == []
+        assert executed_canaries(cloned) == []
         terminal.press("y" if yes else "n")
         terminal.wait_gone("Another interpreter")
         terminal.press("3")
@@ -166,7 +166,7 @@ def test_the_screen_asks_once_and_says_whose_deepspeed_judged(yes: bool, cloned:
         assert terminal.exit_code() == 0
     finally:
         terminal.close()
-    assert harmed(cloned) == (["evil.sh"] if yes else [])
+    assert executed_canaries(cloned) == (["evil.sh"] if yes else [])
     again = Terminal([SCRIPT, "plan.yaml"], cwd=str(cloned))
     try:
         again.wait("1 · Machine")
@@ -178,7 +178,7 @@ def test_the_screen_asks_once_and_says_whose_deepspeed_judged(yes: bool, cloned:
 
 
 def test_doctor_puts_no_password_of_a_plan_on_a_command_line(run: Run, cloned: Path, tmp_path: Path) -> None:
-    """The Plan's interpreter, which looks once that is agreed, tells what stands on its command lines, for everybody to see."""
+    """Command lines are visible to every user; here the Plan's interpreter, which runs after consent, prints its own."""
     proxy = "http://user:correct-horse@127.0.0.1:9"
     words = tmp_path / "words"
     (cloned / "evil.sh").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {words}\nexec {sys.executable} "$@"\n')

@@ -1,4 +1,4 @@
-"""`dstui run -- COMMAND`: the command as it is, with its launches run as jobs; and the same launches held back, as Plans."""
+"""`dstui run -- COMMAND` runs a command whose launches become jobs; `--hold` makes Plans of them instead."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ exit 7
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     if shutil.which("deepspeed", path=str(Path(sys.executable).parent)) is None:
-        pytest.skip("deepspeed has no program beside this interpreter: pip install deepspeed")
+        pytest.skip("there is no deepspeed program beside this interpreter: pip install deepspeed")
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "go.sh").write_text(GO)
     return tmp_path
@@ -56,7 +56,7 @@ def run(folder: Path, *words: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def test_a_script_runs_as_it_is_and_each_launch_is_a_job_that_its_plan_replays(folder: Path) -> None:
+def test_script_runs_unchanged_and_each_launch_is_a_job_with_a_plan(folder: Path) -> None:
     code, out, err = run(folder, "--", "bash", "go.sh")
     lines = [line for line in out.splitlines() if line.startswith(("rank", "before", "status"))]
     said = f"['--local_rank=0', '--a', 'b c', 'none'] from the script {folder}"
@@ -76,7 +76,7 @@ def test_a_script_runs_as_it_is_and_each_launch_is_a_job_that_its_plan_replays(f
     assert (second.parent / "logs" / "rank_1.log").exists()
 
 
-def test_held_launches_are_told_as_plans_and_the_rest_of_the_script_runs(folder: Path) -> None:
+def test_held_launches_become_plans_and_the_rest_of_the_script_runs(folder: Path) -> None:
     code, out, err = run(folder, "--hold", "-o", "held.yaml", "--", "bash", "go.sh", "two")
     assert (code, out) == (7, "before\nstatus 0\nstatus 0\n") and "everything in the command runs" in err
     plan = load((folder / "held.yaml").read_text())
@@ -100,12 +100,12 @@ def test_held_launches_are_told_as_plans_and_the_rest_of_the_script_runs(folder:
         (["bash", "-c", "deepspeed --num_gpus 2"], 2, "runs unobserved"),
     ],
 )
-def test_what_is_no_launch_keeps_its_status_and_words(folder: Path, words: list[str], code: int, said: str) -> None:
+def test_other_commands_keep_their_status_and_output(folder: Path, words: list[str], code: int, said: str) -> None:
     done, _, err = run(folder, "--", *words)
     assert (done, said in err) == (code, True)
 
 
-def test_a_signal_reaches_the_command(folder: Path) -> None:
+def test_signal_reaches_the_command(folder: Path) -> None:
     text = "trap 'echo got it; exit 9' TERM; echo up; while :; do sleep 0.1; done"
     process = start(folder, "--", "bash", "-c", text, start_new_session=True)
     assert process.stdout is not None and process.stdout.readline() == "up\n"
@@ -113,7 +113,7 @@ def test_a_signal_reaches_the_command(folder: Path) -> None:
     assert process.communicate(timeout=60)[0] == "got it\n" and process.returncode == 9
 
 
-def test_a_launch_that_is_killed_with_dstui_leaves_nothing(folder: Path) -> None:
+def test_launch_killed_with_dstui_leaves_nothing(folder: Path) -> None:
     (folder / "train.py").write_text("import os, time\nopen('up' + os.environ['RANK'], 'w').close()\ntime.sleep(600)\n")
     process = start(folder, "--", "bash", "-c", "deepspeed --num_gpus 2 train.py", start_new_session=True)
     wait_for(lambda: (folder / "up0").exists() and (folder / "up1").exists())
@@ -123,7 +123,7 @@ def test_a_launch_that_is_killed_with_dstui_leaves_nothing(folder: Path) -> None
     process.communicate(timeout=60)
 
 
-def test_a_launch_that_the_site_does_not_allow_is_not_started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_forbidden_by_the_site_is_not_started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     locks = "version: 1\ncontact: '#gpu-help'\nlocked:\n"
     locks += "  deepspeed.bf16.enabled: {value: true, reason: all runs compare}\n"
     folder.chmod(0o755)
@@ -134,5 +134,5 @@ def test_a_launch_that_the_site_does_not_allow_is_not_started(folder: Path, monk
     code, out, err = run(folder, "--no-check", "--", "deepspeed", "--num_gpus=2", "train.py", "--deepspeed_config", "ds.json")
     assert code == 1 and "rank" not in out and not (folder / "dstui_runs").exists()
     assert "deepspeed.bf16.enabled: it is not set, but this site allows only true: all runs compare" in err and "Ask #gpu-help" in err
-    code, out, err = run(folder, "--", "deepspeed", "--num_gpus=2", "train.py")  # what the script does by itself is not known
+    code, out, err = run(folder, "--", "deepspeed", "--num_gpus=2", "train.py")  # what the script does by itself is unknown
     assert code == 0 and out.count("of 2 [") == 2, err

@@ -1,4 +1,4 @@
-"""A shipped Plan, named in a folder of the user's: it is for the script there."""
+"""A shipped Plan used in a folder of the user applies to the script there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAME = "lora-zero3-offload"
         ({}, "train.py", False),
     ],
 )
-def test_it_takes_the_script_of_the_folder(
+def test_shipped_plan_takes_the_script_of_the_folder(
     files: dict[str, str], script: str, said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -41,7 +41,7 @@ def test_it_takes_the_script_of_the_folder(
     assert bool(opened.notes) == said
 
 
-def test_its_command_runs_the_script_of_the_folder_and_check_looks_into_it(tmp_path: Path) -> None:
+def test_its_command_runs_the_script_and_check_inspects_it(tmp_path: Path) -> None:
     (tmp_path / "finetune.py").write_text(TRAINS)
     shown = dstui("--headless", NAME, "--dry-run", cwd=tmp_path)
     assert shown.returncode == 0 and "finetune.py" in shown.stdout.rpartition("# launch.sh")[2]
@@ -50,7 +50,7 @@ def test_its_command_runs_the_script_of_the_folder_and_check_looks_into_it(tmp_p
     assert checked.returncode == 1 and "PL027" in checked.stdout
 
 
-def test_one_that_brings_its_program_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shipped_plan_with_its_own_program_is_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text(TRAINS)
     monkeypatch.chdir(tmp_path)
     assert open_document("quickstart").plan.job.module == "dstui.examples.train_tiny"

@@ -1,4 +1,4 @@
-"""Inside tmux: function keys, ctrl+s, the mouse, another size, and a copy that arrives in tmux's own buffer."""
+"""dstui inside tmux: function keys, ctrl+s, mouse, resize, and copying to tmux's buffer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
 PLAN = "version: 1\nname: mine\njob: {script: t.py}\ndeepspeed:\n  train_micro_batch_size_per_gpu: 3  # mine\n"
 
 
 class Tmux:
-    """A tmux server of its own, with dstui in its only window."""
+    """A tmux server with dstui in its only window."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = str(folder / "tmux")
@@ -29,7 +29,7 @@ class Tmux:
 
     def __call__(self, *words: str) -> str:
         argv = ["tmux", "-S", self.socket, "-f", "/dev/null", *words]
-        # readline, which pytest imports, sets COLUMNS and LINES behind os.environ's back; Textual believes them.
+        # readline, which pytest imports, sets COLUMNS and LINES without os.environ, and Textual uses them.
         return subprocess.run(argv, capture_output=True, text=True, check=False, env=dict(os.environ)).stdout
 
     def press(self, *keys: str) -> None:
@@ -47,7 +47,7 @@ class Tmux:
 
 @pytest.fixture
 def tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tmux]:
-    """dstui on a Plan inside tmux."""
+    """Start dstui on a Plan inside tmux."""
     for name in ("TMUX", "COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "plan.yaml").write_text(PLAN)

@@ -1,4 +1,4 @@
-"""The screen in a real terminal: from the first frame to a finished training, and what becomes of both when either is killed."""
+"""The TUI in a real terminal: from the first frame to a finished training, and what happens to both when either is killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.terminal import Terminal
 from tests.waiting import PATIENCE, wait_for
 
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l")
-"""Leave the other screen, show the cursor, leave the mouse alone."""
+"""Leave the alternate screen, show the cursor, disable the mouse."""
 
 UNTIL_GO = "import os, time\nprint('up and idle', flush=True)\nwhile not os.path.exists('go'):\n    time.sleep(0.05)\n"
 
@@ -27,7 +27,7 @@ Start = Callable[..., Terminal]
 
 @pytest.fixture
 def quick(tmp_path: Path) -> str:
-    """The shipped quickstart with fewer steps, in the test's folder."""
+    """Write the shipped quickstart with fewer steps to the test's folder."""
     plan = read_plan(find_plan("quickstart"))
     args = list(plan.job.args)
     args[args.index("--steps") + 1] = "12"
@@ -37,7 +37,7 @@ def quick(tmp_path: Path) -> str:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """`start("quickstart", columns=80)`: dstui in a terminal, in an empty folder."""
+    """Return `start("quickstart", columns=80)`, which runs dstui in a terminal, in an empty folder."""
     begun: list[Terminal] = []
 
     def begin(*args: str, columns: int = 120, rows: int = 40, **env: str) -> Terminal:
@@ -51,13 +51,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def status_of(folder: Path) -> dict[str, object]:
-    """status.json of the only job in a folder."""
+    """Return status.json of the only job in a folder."""
     found = list(folder.glob("dstui_runs/*/status.json"))
     return json.loads(found[0].read_text()) if found else {}
 
 
 def launch(terminal: Terminal) -> None:
-    """From the first frame through every step to a running job."""
+    """Go from the first frame through every step to a running job."""
     terminal.wait("1 · Machine", "CPU, 2 ranks", "✔ ok")
     for key, wanted in (
         ("2", "2 · Job"),
@@ -76,7 +76,7 @@ def launch(terminal: Terminal) -> None:
 
 
 def launch_script(start: Start, folder: Path, script: str) -> Terminal:
-    """A job of two ranks that need no torch, launched from the review."""
+    """Launch a job of two ranks without torch from Review."""
     (folder / "plain.py").write_text(script)
     (folder / "plan.yaml").write_text(
         "version: 1\nname: plain\njob: {script: plain.py, args: ['{ds_config}']}\ncluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu}}\n"
@@ -91,7 +91,7 @@ def launch_script(start: Start, folder: Path, script: str) -> Terminal:
     return terminal
 
 
-def test_a_terminal_that_draws_no_screens_gets_lines_and_ctrl_c_ends_them(start: Start) -> None:
+def test_dumb_terminal_gets_lines_and_ctrl_c_ends_them(start: Start) -> None:
     terminal = start("quickstart", TERM="dumb")
     terminal.wait("Step 1 of 7: Machine")
     terminal.press("4\r")
@@ -102,7 +102,7 @@ def test_a_terminal_that_draws_no_screens_gets_lines_and_ctrl_c_ends_them(start:
 
 
 @pytest.mark.launcher
-def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: Start, quick: str, tmp_path: Path) -> None:
+def test_training_runs_from_start_to_finish_with_losses_of_both_ranks(start: Start, quick: str, tmp_path: Path) -> None:
     terminal = start(quick, "--no-oracle")
     launch(terminal)
     terminal.wait("r0 step", "r1 step")
@@ -117,7 +117,7 @@ def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: 
 
 
 @pytest.mark.launcher
-def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(start: Start, tmp_path: Path) -> None:
+def test_run_finishes_when_the_tui_is_killed(start: Start, tmp_path: Path) -> None:
     terminal = launch_script(start, tmp_path, UNTIL_GO)
     terminal.wait("up and idle", "running")
     terminal.kill(signal.SIGKILL)
@@ -134,7 +134,7 @@ def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(st
 
 
 @pytest.mark.launcher
-def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from_another(start: Start, tmp_path: Path) -> None:
+def test_job_is_watched_from_another_terminal_after_the_first_closed(start: Start, tmp_path: Path) -> None:
     terminal = launch_script(
         start,
         tmp_path,
@@ -144,7 +144,7 @@ def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from
     terminal.kill(signal.SIGHUP)
     assert terminal.exit_code() == 128 + signal.SIGHUP
     again = start("attach")
-    again.wait("Log: all ranks", "number 119 of rank", "succeeded")  # folded, where the other rank was not late
+    again.wait("Log: all ranks", "number 119 of rank", "succeeded")  # folded, unless the other rank was late
     for rank in ("0", "1"):
         again.press(rank)
         again.wait(f"Log: rank {rank}")
@@ -157,7 +157,7 @@ def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from
 
 
 @pytest.mark.launcher
-def test_stop_asks_then_ends_every_process_and_says_so(start: Start, tmp_path: Path) -> None:
+def test_stop_asks_and_ends_every_process(start: Start, tmp_path: Path) -> None:
     terminal = launch_script(start, tmp_path, "import time\nprint('up and idle', flush=True)\ntime.sleep(300)\n")
     terminal.wait("up and idle")
     terminal.press("s")
@@ -172,7 +172,7 @@ def test_stop_asks_then_ends_every_process_and_says_so(start: Start, tmp_path: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_leaves_the_terminal_as_it_was(start: Start, number: signal.Signals) -> None:
+def test_signal_restores_the_terminal(start: Start, number: signal.Signals) -> None:
     terminal = start("quickstart")
     terminal.wait("1 · Machine")
     terminal.kill(number)
@@ -185,7 +185,7 @@ STOPPED_AND_CONTINUED = [["SIGTSTP", "SIGCONT"], ["SIGSTOP", "SIGCONT"], ["SIGCO
 
 
 @pytest.mark.parametrize("signals", STOPPED_AND_CONTINUED, ids="-".join)
-def test_what_was_in_the_background_draws_again_and_takes_keys(start: Start, signals: list[str]) -> None:
+def test_backgrounded_session_redraws_and_takes_keys(start: Start, signals: list[str]) -> None:
     terminal = start("quickstart", "--no-oracle")
     terminal.wait("1 · Machine", "Host and software")
     *stops, goes_on = (getattr(signal, name) for name in signals)
@@ -193,7 +193,7 @@ def test_what_was_in_the_background_draws_again_and_takes_keys(start: Start, sig
         terminal.kill(number)
         terminal.wait_stopped()
         terminal.settle()
-    terminal.reset()  # what the shell does meanwhile
+    terminal.reset()  # the shell draws meanwhile
     terminal.kill(goes_on)
     terminal.wait("1 · Machine", "Host and software")
     terminal.press("6")
@@ -202,7 +202,7 @@ def test_what_was_in_the_background_draws_again_and_takes_keys(start: Start, sig
     assert terminal.exit_code() == 0
 
 
-def test_what_is_continued_while_it_ends_does_not_take_the_terminal_again(start: Start) -> None:
+def test_session_continued_while_ending_does_not_take_the_terminal(start: Start) -> None:
     terminal = start("quickstart", "--no-oracle")
     terminal.wait("1 · Machine", "q quit")
     terminal.press("q")
@@ -219,7 +219,7 @@ def test_what_is_continued_while_it_ends_does_not_take_the_terminal_again(start:
     assert b"\x1b[?1049h" not in terminal.raw.partition(b"\x1b[?1049l")[2]
 
 
-def test_a_small_terminal_says_what_is_needed_and_grows(start: Start) -> None:
+def test_small_terminal_says_what_it_needs_and_grows(start: Start) -> None:
     terminal = start("quickstart", "--no-oracle", columns=40, rows=10)
     terminal.wait("at least 60x16")
     terminal.resize(120, 40)
@@ -231,20 +231,20 @@ def test_a_small_terminal_says_what_is_needed_and_grows(start: Start) -> None:
 
 
 @pytest.mark.parametrize(("columns", "rows", "words"), [(120, 0, ""), (0, 0, ""), (120, 40, "> output")])
-def test_a_terminal_that_does_not_tell_its_size_is_drawn_once(tmp_path: Path, columns: int, rows: int, words: str) -> None:
-    """A serial line, a container's terminal before its first resize; a standard output that goes elsewhere."""
+def test_terminal_of_unknown_size_is_drawn_once(tmp_path: Path, columns: int, rows: int, words: str) -> None:
+    """A serial line, a container's terminal before its first resize, or a redirected standard output."""
     sized = f"stty rows {rows} cols {columns}; exec {sys.executable} -m dstui quickstart --no-oracle {words}"
     terminal = Terminal(["sh", "-c", sized], columns=columns or 80, rows=rows or 25, cwd=str(tmp_path))
     try:
         terminal.wait("1 Machine", "CPU, 2 ranks" if columns else "✔ ok")
-        assert terminal.settle(1.0, timeout=10.0) and not terminal.pump(1.0), "it draws without end"
+        assert terminal.settle(1.0, timeout=10.0) and not terminal.pump(1.0), "it redraws endlessly"
         terminal.press("q")
         assert terminal.exit_code() == 0
     finally:
         terminal.close()
 
 
-def test_without_colour_everything_is_there_in_glyphs_and_words(start: Start) -> None:
+def test_everything_is_visible_without_colour(start: Start) -> None:
     terminal = start("quickstart", "--no-oracle", NO_COLOR="1")
     terminal.wait("✔ 1 Machine", "▸", "✔ ok")
     colours = {terminal.screen.buffer[y][x].fg for y in range(40) for x in range(120)}
@@ -255,7 +255,7 @@ def test_without_colour_everything_is_there_in_glyphs_and_words(start: Start) ->
 
 
 @pytest.mark.parametrize("locale", ["C", "en_US.ISO-8859-1"])
-def test_without_utf8_everything_is_there_in_ascii(start: Start, locale: str) -> None:
+def test_everything_is_visible_in_ascii(start: Start, locale: str) -> None:
     terminal = start("quickstart", "--no-oracle", LC_ALL=locale, TERM="xterm")
     terminal.wait("ok 1 Machine", "> Ranks on the CPU", "ok ok", ".  9 Run")
     terminal.settle(1.0)
@@ -271,7 +271,7 @@ def test_without_utf8_everything_is_there_in_ascii(start: Start, locale: str) ->
     assert terminal.exit_code() == 0
 
 
-def test_without_a_file_it_asks_what_to_start_from(start: Start, tmp_path: Path) -> None:
+def test_start_without_a_file_asks_what_to_start_from(start: Start, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("version: 1\nname: mine\njob: {script: t.py}\ndeepspeed: {train_micro_batch_size_per_gpu: 3}\n")
     terminal = start("--no-oracle")
     terminal.wait("What do you want to start from?", "mine.yaml", "quickstart")
@@ -283,7 +283,7 @@ def test_without_a_file_it_asks_what_to_start_from(start: Start, tmp_path: Path)
     assert terminal.exit_code() == 0
 
 
-def test_a_click_goes_to_a_step(start: Start) -> None:
+def test_click_goes_to_a_step(start: Start) -> None:
     terminal = start("quickstart")
     terminal.wait("1 · Machine", "✔ ok")
     terminal.click(10, 5)

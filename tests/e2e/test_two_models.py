@@ -1,4 +1,4 @@
-"""Two models in one job, launched for real: every rank finds both configurations, by argument and by variable."""
+"""Two models in one real job: every rank finds both configurations, by argument and by variable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ models:
 """
 
 
-def test_every_rank_finds_both_configurations_and_its_numbers_are_measured(tmp_path: Path) -> None:
+def test_every_rank_finds_both_configurations_and_its_metrics_are_read(tmp_path: Path) -> None:
     (tmp_path / "two.py").write_text(SCRIPT)
     (tmp_path / "plan.yaml").write_text(PLAN)
     done = dstui("--headless", "plan.yaml", "--json", "--run-dir", "run", cwd=tmp_path)

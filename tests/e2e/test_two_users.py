@@ -1,4 +1,4 @@
-"""Two real users on one machine: what each sees of the other's jobs, and that nobody acts for another, whatever the folders say."""
+"""Two real users on one machine: what each sees of the other's jobs, and that nobody acts for another, whatever folders claim."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ IN_OTHER_WORDS = (
     ("diagnose", "FOLDER", "--json"),
     ("logs", "FOLDER", "--metrics", "csv"),
 )
-"""The same looks; what they tell of a secret may differ."""
+"""The same commands, whose output about a secret may differ."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Python:
 
     @classmethod
     def of(cls, place: Path) -> Python:
-        """This one; where it lies in a folder that is closed to others, a copy of it with the same packages."""
+        """Return this interpreter; a copy with the same packages if its folder is closed to others."""
         this = cls(sys.executable)
         return this if this.runs() else cls._copied(place / "python")
 
@@ -81,21 +81,21 @@ class Python:
         return cls(str(place / "bin" / executable.name), env)
 
     def runs(self) -> bool:
-        """Whether others can run it."""
+        """Return whether others can run it."""
         argv = [sys.executable, "-c", BECOME.format(60_001), self.path, "-m", "dstui", "--version"]
         return subprocess.run(argv, cwd="/", env={**os.environ, **self.env, "HOME": "/"}, capture_output=True, check=False).returncode == 0
 
 
 @dataclass
 class User:
-    """Somebody with a number, and a home of his own."""
+    """A user with an id and a home."""
 
     uid: int
     home: Path
     python: Python
 
     def argv(self, *words: object) -> list[str]:
-        """dstui with these words, run by this user."""
+        """Return a command line that runs dstui as this user."""
         return [sys.executable, "-c", BECOME.format(self.uid), self.python.path, "-m", "dstui", *map(str, words)]
 
     @property
@@ -107,7 +107,7 @@ class User:
         return {**os.environ, **self.python.env, **mine, "DS_ACCELERATOR": "cpu", "USER": f"user{self.uid}"}
 
     def dstui(self, *words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """A command of dstui; nobody is ever shown a traceback."""
+        """Run a dstui command and assert that it prints no traceback."""
         done = subprocess.run(
             self.argv(*words),
             cwd=cwd or self.home,
@@ -123,16 +123,16 @@ class User:
         return done
 
     def own(self, path: Path) -> None:
-        """Make everything there this user's."""
+        """Give everything below a path to this user."""
         for each in (path, *path.rglob("*")):
             os.chown(each, self.uid, self.uid, follow_symlinks=False)
 
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A folder that every user can enter."""
+    """Yield a folder that every user can enter."""
     if os.geteuid() != 0:
-        pytest.skip("two users need root, who may become both")
+        pytest.skip("two users need root")
     folder = Path(tempfile.mkdtemp(prefix="dstui-users-"))
     folder.chmod(0o755)
     yield folder
@@ -141,10 +141,10 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def users(place: Path) -> tuple[User, User]:
-    """A and B."""
+    """Return the users A and B."""
     python, made = Python.of(place), list[User]()
     if not python.runs():
-        pytest.skip("other users can run neither this interpreter nor a copy of it: its packages lie in a folder that is closed to them")
+        pytest.skip("other users can run neither this interpreter nor a copy of it: its packages are in a folder that they cannot enter")
     for name, uid in (("a", 60_001), ("b", 60_002)):
         (place / name).mkdir(mode=0o755)
         made.append(User(uid, place / name, python))
@@ -162,20 +162,20 @@ class Running:
     pids: tuple[int, ...]
 
     def lives(self) -> bool:
-        """Whether all of it runs on, under the one supervisor that it has had."""
+        """Return whether all of it still runs, under its first supervisor."""
         tag = json.loads((self.folder / "status.json").read_text())["tag"]
         return all(map(psutil.pid_exists, self.pids)) and supervisors(self.folder) == 1 and bool(tag)
 
 
 def supervisors(folder: Path) -> int:
-    """How many look after a folder."""
+    """Return the number of supervisors of a folder."""
     lines = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
     return sum("dstui.jobs.supervisor" in line and str(folder) in line for line in lines)
 
 
 @pytest.fixture(scope="module")
 def job(users: tuple[User, User], place: Path) -> Iterator[Running]:
-    """A job of A's that runs, in a folder that nobody else may enter, as dstui makes it."""
+    """Start a job of A in a folder that nobody else may enter, as dstui creates it."""
     a, _ = users
     work, canary = a.home / "work", place / "canary-of-a"
     work.mkdir()
@@ -198,7 +198,7 @@ def job(users: tuple[User, User], place: Path) -> Iterator[Running]:
 
 
 def look_at(user: User, folder: Path, cwd: Path, looks: tuple[tuple[str, ...], ...] = LOOKS) -> str:
-    """Every command, and everything that they say."""
+    """Run every command and return all output."""
     said = ""
     for words in looks:
         done = user.dstui(*(folder if word == "FOLDER" else word for word in words), cwd=cwd)
@@ -208,7 +208,7 @@ def look_at(user: User, folder: Path, cwd: Path, looks: tuple[tuple[str, ...], .
 
 
 def followed(user: User, folder: Path, cwd: Path) -> str:
-    """What `logs --follow` says in its first seconds, ended with ctrl+c."""
+    """Return the output of `logs --follow` in its first seconds, ended with ctrl+c."""
     argv = user.argv("logs", folder, "--follow")
     with subprocess.Popen(argv, cwd=cwd, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as follows:
         with suppress(subprocess.TimeoutExpired):
@@ -220,14 +220,14 @@ def followed(user: User, folder: Path, cwd: Path) -> str:
 
 
 def attached(user: User, folder: Path, cwd: Path) -> str:
-    """What `attach` shows, after an s and a y, which would stop a job of one's own."""
+    """Return the screen of `attach` after s and y, which would stop one's own job."""
     terminal = Terminal(user.argv("attach", folder), env=user.env, cwd=str(cwd))
     try:
         if may_enter(user, folder):
             terminal.wait("Log: all ranks", "it is read-only here")
             for key in ("s", "y"):
                 terminal.press(key)
-                terminal.settle(0.5, timeout=3.0)  # a running job's clock is never quiet
+                terminal.settle(0.5, timeout=3.0)  # the clock of a running job always moves
             said = terminal.text
             terminal.press("q")
             assert terminal.exit_code() == 0
@@ -241,18 +241,18 @@ def attached(user: User, folder: Path, cwd: Path) -> str:
 
 
 def may_enter(user: User, folder: Path) -> bool:
-    """Whether a folder is open to a user."""
+    """Return whether a folder is open to a user."""
     facts = folder.stat()
     return user.uid in (0, facts.st_uid) or bool(facts.st_mode & 0o005)
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Every name below a folder with its owner, its mode and its bytes."""
+    """Return every name below a folder with its owner, mode and bytes."""
     found = [(path, path.lstat()) for path in sorted(folder.rglob("*"))]
     return {str(path): (facts.st_uid, facts.st_mode, path.read_bytes() if path.is_file() else b"") for path, facts in found}
 
 
-def test_a_job_is_closed_to_others_who_see_nothing_of_it_and_claim_nothing(users: tuple[User, User], job: Running) -> None:
+def test_private_job_is_invisible_to_others(users: tuple[User, User], job: Running) -> None:
     _, b = users
     assert job.folder.stat().st_mode & 0o777 == 0o700
     said = look_at(b, job.folder, b.home, LOOKS + IN_OTHER_WORDS)
@@ -261,7 +261,7 @@ def test_a_job_is_closed_to_others_who_see_nothing_of_it_and_claim_nothing(users
     assert job.lives()
 
 
-def test_a_job_that_was_opened_to_others_is_read_by_them_and_no_more(users: tuple[User, User], job: Running) -> None:
+def test_job_opened_to_others_is_only_readable(users: tuple[User, User], job: Running) -> None:
     a, b = users
     closed = {path: path.stat().st_mode & 0o777 for path in (job.folder, *job.folder.rglob("*"))}
     for path, mode in closed.items():
@@ -280,7 +280,7 @@ def test_a_job_that_was_opened_to_others_is_read_by_them_and_no_more(users: tupl
                 path.chmod(mode)
 
 
-def test_a_copy_of_anothers_job_starts_stops_and_tells_nothing(users: tuple[User, User], job: Running) -> None:
+def test_copy_of_anothers_job_starts_stops_and_reveals_nothing(users: tuple[User, User], job: Running) -> None:
     _, b = users
     copy = b.home / "dstui_runs" / job.folder.name
     shutil.copytree(job.folder, copy)
@@ -296,11 +296,11 @@ def test_a_copy_of_anothers_job_starts_stops_and_tells_nothing(users: tuple[User
 
 
 @pytest.mark.parametrize("looker", [pytest.param("A", marks=pytest.mark.twin), "root"])
-def test_a_folder_of_anothers_that_would_run_a_command_runs_nothing(users: tuple[User, User], place: Path, looker: str) -> None:
+def test_command_in_anothers_folder_is_not_run(users: tuple[User, User], place: Path, looker: str) -> None:
     a, b = users
     canary = place / f"canary-for-{looker}"
     folder = b.home / f"for-{looker}" / "dstui_runs" / "evil-20300102-030405"
-    hostile(folder, canary)
+    hostile_job(folder, canary)
     b.own(b.home / f"for-{looker}")
     for path in (folder.parents[1], *folder.parents[1].rglob("*")):
         path.chmod(0o755 if path.is_dir() or path.suffix == ".sh" else 0o644)
@@ -315,8 +315,8 @@ def test_a_folder_of_anothers_that_would_run_a_command_runs_nothing(users: tuple
     assert not canary.exists()
 
 
-def hostile(folder: Path, canary: Path) -> None:
-    """A job as B wrote it: it runs, nobody looks after it, and who ends it, goes on with it or asks its interpreter runs a command."""
+def hostile_job(folder: Path, canary: Path) -> None:
+    """Write a job as B would: it claims to run without a supervisor; ending it, resuming it or asking its interpreter runs a command."""
     touch = f"touch {canary}"
     for name in ("logs", "ranks"):
         (folder / name).mkdir(parents=True)

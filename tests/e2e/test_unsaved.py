@@ -1,4 +1,4 @@
-"""What becomes of unsaved edits when the session is killed or the terminal is gone: a real pty, real signals."""
+"""Unsaved edits when the session is killed or the terminal is lost: a real pty and real signals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAN = "version: 1\nname: mine\njob: {script: t.py}\ndeepspeed:\n  train_micro_b
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[list[Terminal]]:
-    """Every terminal that a test has opened; closed at its end."""
+    """Yield the list of terminals that a test opens, and close them afterwards."""
     (tmp_path / "plan.yaml").write_text(PLAN)
     terminals: list[Terminal] = []
     yield terminals
@@ -30,7 +30,7 @@ def opened(tmp_path: Path) -> Iterator[list[Terminal]]:
 
 
 def dstui(opened: list[Terminal], folder: Path, *args: str, planted: str = "", **env: str) -> Terminal:
-    """dstui in a terminal, with a state folder of its own. `planted`: statements that break something in it."""
+    """Start dstui in a terminal, with a separate state folder. `planted`: statements that break something in it."""
     start = ["-c", f"{planted}\nimport sys; from dstui.cli import main; sys.exit(main(sys.argv[1:]))"] if planted else ["-m", "dstui"]
     env = {"XDG_STATE_HOME": str(folder / "state"), **env}
     opened.append(Terminal([sys.executable, *start, *args, "--no-oracle"], env=env, cwd=str(folder)))
@@ -38,7 +38,7 @@ def dstui(opened: list[Terminal], folder: Path, *args: str, planted: str = "", *
 
 
 def edited(terminal: Terminal) -> None:
-    """Type another micro-batch; the field is still open then."""
+    """Type another micro-batch and leave the field open."""
     terminal.wait("q quit", "Host and software")
     terminal.press("6")
     terminal.wait('"train_micro_batch_size_per_gpu": 3')
@@ -49,7 +49,7 @@ def edited(terminal: Terminal) -> None:
 
 
 def draft(folder: Path) -> str:
-    """The text of the only draft, as soon as it holds the edit."""
+    """Return the text of the only draft once it has the edit."""
 
     def text() -> str:
         texts = (str(json.loads(file.read_text())["text"]) for file in folder.glob("state/dstui/drafts/*.json"))
@@ -58,7 +58,7 @@ def draft(folder: Path) -> str:
     return wait_for(text)
 
 
-def test_edits_survive_a_kill_and_are_taken_up_by_the_next_session(opened: list[Terminal], tmp_path: Path) -> None:
+def test_edits_survive_a_kill_and_are_offered_by_the_next_session(opened: list[Terminal], tmp_path: Path) -> None:
     first = dstui(opened, tmp_path, "plan.yaml")
     edited(first)
     draft(tmp_path)
@@ -79,7 +79,7 @@ def test_edits_survive_a_kill_and_are_taken_up_by_the_next_session(opened: list[
 
 
 @pytest.mark.parametrize("terminal_goes", [False, True])
-def test_edits_survive_a_connection_that_is_lost(opened: list[Terminal], tmp_path: Path, terminal_goes: bool) -> None:
+def test_edits_survive_a_lost_connection(opened: list[Terminal], tmp_path: Path, terminal_goes: bool) -> None:
     first = dstui(opened, tmp_path, "plan.yaml")
     edited(first)
     if terminal_goes:
@@ -93,8 +93,8 @@ def test_edits_survive_a_connection_that_is_lost(opened: list[Terminal], tmp_pat
 
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "en_US.ISO-8859-1"])
-def test_bytes_that_are_no_utf8_are_characters_like_others(opened: list[Terminal], tmp_path: Path, locale: str) -> None:
-    """A terminal in Latin-1, a broken paste, a line that drops bits."""
+def test_invalid_utf8_bytes_are_characters(opened: list[Terminal], tmp_path: Path, locale: str) -> None:
+    """A Latin-1 terminal, a broken paste, or a line that drops bits."""
     terminal = dstui(opened, tmp_path, "plan.yaml", LC_ALL=locale)
     edited(terminal)
     for data in (b"\xff\xfe", bytes(range(0x80, 0x100)), b"\x1b[200~caf\xe9\xe2\x82\x1b[201~", b"\x1b[\xff;1H", b"\x1b\xc3"):
@@ -140,7 +140,7 @@ C.action_help = fail
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_fault_of_dstui_keeps_the_draft_and_says_where_the_traceback_is(opened: list[Terminal], tmp_path: Path, broken: str) -> None:
+def test_crash_keeps_the_draft_and_names_the_traceback_file(opened: list[Terminal], tmp_path: Path, broken: str) -> None:
     terminal = dstui(opened, tmp_path, "plan.yaml", planted=BROKEN[broken])
     edited(terminal)
     terminal.press("\x1b")
@@ -156,7 +156,7 @@ def test_a_fault_of_dstui_keeps_the_draft_and_says_where_the_traceback_is(opened
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
-def test_edits_survive_what_a_keyboard_elsewhere_sends(opened: list[Terminal], tmp_path: Path, number: signal.Signals) -> None:
+def test_edits_survive_unusual_keyboard_input(opened: list[Terminal], tmp_path: Path, number: signal.Signals) -> None:
     terminal = dstui(opened, tmp_path, "plan.yaml")
     edited(terminal)
     terminal.kill(number)
@@ -165,7 +165,7 @@ def test_edits_survive_what_a_keyboard_elsewhere_sends(opened: list[Terminal], t
     assert ": 37" in draft(tmp_path)
 
 
-def test_a_plan_without_a_file_is_kept_too_and_only_in_its_folder(opened: list[Terminal], tmp_path: Path) -> None:
+def test_plan_without_a_file_is_kept_for_its_folder(opened: list[Terminal], tmp_path: Path) -> None:
     (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 3}\n')
     first = dstui(opened, tmp_path, "ds_config.json")
     edited(first)

@@ -1,6 +1,7 @@
-"""The search against every plan, each judged by a whole forecast: `python tests/forecast/brute_force.py` prints 20 problems.
+"""Compare the plan search to a forecast of every plan: `python tests/forecast/brute_force.py` prints 20 problems.
 
-What is varied here is written apart from `dstui.forecast.plan_search`, so that a dimension or a combination that the search leaves out shows.
+The variations are written independently of `dstui.forecast.plan_search`, so that a dimension or combination which the search omits is
+noticed.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ OFFLOADS = (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "none"),
 
 
 def every(was: Setup, per_node: int) -> Iterator[Setup]:
-    """Every setup with as many samples in a step."""
+    """Yield every setup with the same number of samples per step."""
     samples = was.micro_batch * was.accumulation
     batches = [(m, samples // m, again) for m in range(1, samples + 1) if samples % m == 0 for again in (False, True)]
     for stage, (optimizer, param) in product(range(4), OFFLOADS):
@@ -70,7 +71,7 @@ def every(was: Setup, per_node: int) -> Iterator[Setup]:
 
 
 def best_of_all(problem: Problem) -> tuple[float, Setup | None, int]:
-    """Return the tokens a second of the fastest plan that fits, that plan, and how many were tried."""
+    """Return the tokens per second of the fastest plan that fits, that plan, and the number of plans tried."""
     given = plan_of(problem)
     known = facts(problem.model)
     room = capacity_of(given, problem.where)
@@ -92,7 +93,7 @@ def plan_of(problem: Problem) -> Plan:
 
 
 def searched(problem: Problem) -> tuple[RankedPlans, float]:
-    """Return what the search finds, and the milliseconds of processor time that it took."""
+    """Return the search's result and the milliseconds of CPU time that it took."""
     given, known = plan_of(problem), facts(problem.model)
     start = time.process_time()
     found = recommend(given, known, problem.where)
@@ -100,7 +101,7 @@ def searched(problem: Problem) -> tuple[RankedPlans, float]:
 
 
 def regret(problem: Problem) -> tuple[float, str]:
-    """Return how much slower the first row is than the best of all, as a share of it, and a line that says so."""
+    """Return how much slower the first row is than the best plan, as a fraction, and a line that reports it."""
     found, took = searched(problem)
     best, fastest, count = best_of_all(problem)
     sure = found.rows and found.rows[0].verdict == "fits"

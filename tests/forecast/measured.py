@@ -1,4 +1,4 @@
-"""The front of `ranks.py`: asks it for what DeepSpeed holds, and what the forecast says of the same plan on CPU ranks."""
+"""Run `ranks.py` to measure what DeepSpeed holds, and forecast the same plan on CPU ranks."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ OFFLOAD: Mapping[str, dict[str, Any]] = {
 
 
 def config_of(stage: int, precision: str, optimizer: str = "torch's Adam", offload: str = "", **more: Any) -> dict[str, Any]:
-    """A ds_config.json with small buckets, so that they do not hide the rest."""
+    """Return a ds_config.json with small buckets, so that they do not hide the rest."""
     zero = {"stage": stage, "reduce_bucket_size": 1_100_000, **OFFLOAD[offload]}
     config = {"train_micro_batch_size_per_gpu": 1, "steps_per_print": 10**9, "zero_allow_untested_optimizer": True, **PRECISION[precision]}
     return {**config, "optimizer": OPTIMIZER[optimizer], "zero_optimization": zero, **more}
 
 
 class Ranks:
-    """The child; use as a context."""
+    """The child process, as a context manager."""
 
     def __init__(self) -> None:
         self._child = subprocess.Popen(
@@ -79,7 +79,7 @@ class Ranks:
                 pipe.close()
 
     def measure(self, config: dict[str, Any], model: dict[str, Any], **how: Any) -> dict[str, Any]:
-        """What each rank held, or why it could not run."""
+        """Return what each rank held, or why it could not run."""
         assert self._child.stdin and self._child.stdout
         self._child.stdin.write(json.dumps({"config": config, "model": model, **how}) + "\n")
         self._child.stdin.flush()
@@ -90,7 +90,7 @@ class Ranks:
 def forecast_of(
     config: dict[str, Any], model: dict[str, Any], *, sequence: int = 32, checkpointing: bool = False, world_size: int = 2
 ) -> tuple[States, Needs]:
-    """What the forecast says of the same ranks."""
+    """Return the forecast for the same ranks."""
     facts = facts_of_config(model)
     written = Model(sequence_length=sequence, activation_checkpointing=checkpointing)
     setup, _reported = setup_of(config, written, "deepspeed", ranks=world_size, nodes=1, hidden=facts.hidden, on_cpu=True)
@@ -101,7 +101,7 @@ def forecast_of(
 
 
 def held(s: States) -> dict[str, float]:
-    """What rests on a rank, wherever it is, by part."""
+    """Return what stays on a rank, wherever it is, by part."""
     sums: dict[str, float] = {}
     for room in (s.gpu, s.host):
         for part, size in room.items():

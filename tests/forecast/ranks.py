@@ -1,11 +1,12 @@
-"""What DeepSpeed really holds: trains a small model on CPU ranks and counts every tensor's bytes, by what it is and when.
+"""Measure what DeepSpeed holds: train a small model on CPU ranks and count the bytes of every tensor, by part and moment.
 
 Run as a program. It imports torch, deepspeed and transformers once, prints `{"ready": true}`, and answers each line of standard input
 
     {"config": {ds_config}, "model": {config.json}, "world_size": 2, "steps": 3, "batch": 1, "sequence": 64, "checkpointing": false}
 
 with `{"ranks": [{"initialized": {PART: bytes}, "backward": {…}, "stepped": {…}, "params": n, "peaks": {MOMENT: bytes}}], "error": ""}`.
-Parts are counted from the tensors that are alive, each storage once; peaks are those of torch's CPU allocator, as its profiler reports them.
+Parts are counted from the tensors that are alive, each storage once; peaks are those of torch's CPU allocator, as its profiler reports
+them.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from pathlib import Path
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # DeepSpeed decorates its Muon with torch.compile, which nothing here ever calls
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # DeepSpeed decorates its Muon with torch.compile, which nothing here calls
 DEADLINE = 500.0
-"""Seconds for one measurement: the first may have to compile an optimizer."""
+"""Seconds allowed for one measurement: the first may have to compile an optimizer."""
 MOMENTS = ("build", "initialize", "forward and backward", "optimizer step")
 
 
@@ -37,7 +38,7 @@ def free_port():
 
 
 def tensors_of(value, depth=0):
-    """Every tensor in nested containers."""
+    """Yield every tensor in nested containers."""
     import torch
 
     if torch.is_tensor(value):
@@ -65,7 +66,7 @@ PARTS = {
 
 
 def census(engine):
-    """Bytes by part; a storage counts for the first part that names it."""
+    """Return bytes by part; a storage counts for the first part that refers to it."""
     import torch
 
     gc.collect()
@@ -104,9 +105,9 @@ def census(engine):
 
 
 def peaks(profile):
-    """The most that the allocator held in each moment.
+    """Return the peak of the allocator in each moment.
 
-    What gloo's own threads free is not seen by the profiler: an address that is given out again was free, whoever has freed it.
+    The profiler does not see what gloo's own threads free: an address that is allocated again was freed by someone.
     """
     from torch._C._profiler import _EventType
 
@@ -134,7 +135,7 @@ def peaks(profile):
 
 
 def train(request):
-    """What a rank does, and what it held."""
+    """Train as a rank and return what it held."""
     import deepspeed
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
@@ -207,7 +208,7 @@ def too_late(_signal, _frame):
 
 
 def measure(request):
-    """Fork the ranks, gather what they say, leave none behind."""
+    """Fork the ranks, collect their results, and kill any that remain."""
     port, children = free_port(), []
     for number in range(request.get("world_size", 2)):
         reader, writer = os.pipe()
@@ -246,7 +247,7 @@ def measure(request):
 def main():
     output = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    gc.disable()  # an import makes no garbage, and looking for some takes a fifth of it
+    gc.disable()  # an import creates no garbage, and searching for it takes a fifth of the time
     import deepspeed
     import deepspeed.ops
     import torch
@@ -255,10 +256,10 @@ def main():
     deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
     _ = transformers.GPT2LMHeadModel, transformers.LlamaForCausalLM, torch.optim.AdamW
     importlib.import_module("deepspeed.runtime.zero.muon.muon_optimizer")
-    importlib.import_module("torch._inductor")  # the profiler asks for it
+    importlib.import_module("torch._inductor")  # the profiler needs it
     gc.enable()
     gc.collect()
-    gc.freeze()  # a census of a rank goes over what the rank has made
+    gc.freeze()  # a rank's census should only visit what the rank has made
     output.write(
         json.dumps(
             {"ready": True, "deepspeed": deepspeed.__version__, "torch": torch.__version__, "transformers": transformers.__version__}

@@ -1,4 +1,4 @@
-"""Configurations that transformers builds on the meta device: three layers of each family, and the switches that change their tensors."""
+"""Configurations that transformers builds on the meta device: three layers of each model family, with the options that change tensors."""
 
 from __future__ import annotations
 
@@ -248,4 +248,4 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("deberta-v2", "DebertaV2ForSequenceClassification", {**DEBERTA_V2, "num_labels": 5, "conv_kernel_size": 3, "share_att_key": False, "position_buckets": -1}),
     ("smolvlm", "SmolVLMForConditionalGeneration", {"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "vision_config": VIT, "scale_factor": 4, "tie_word_embeddings": True}),
 )  # fmt: skip
-"""model_type, the class that transformers builds, what is set besides its defaults."""
+"""model_type, the class that transformers builds, and values that differ from its defaults."""

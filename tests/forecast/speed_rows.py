@@ -1,12 +1,13 @@
-"""Throughput that others published, half of it for fitting: `python tests/forecast/speed_rows.py` prints both halves apart.
+"""Published throughput, half of it for fitting: `python tests/forecast/speed_rows.py` prints both halves.
 
-The rows are in published_speed.csv with their addresses. A row is for fitting where the CRC of its text is even, so that nobody chooses;
-the constants of `dstui.forecast.rates.REACH` and `dstui.forecast.speed` were fitted to those rows of llm-foundry, and to the two whose
-note says so. What a row's note names of its software (FlashAttention's release, torch.compile) its Plan says.
+The rows are in published_speed.csv with their URLs. A row is for fitting if the CRC of its text is even, so that nobody chooses. The
+constants of `dstui.forecast.rates.REACH` and `dstui.forecast.speed` were fitted to those rows of llm-foundry, and to the two whose note
+says so. What a row's note names of its software (FlashAttention's release, torch.compile) is set in its Plan.
 
-"Not fitted" does not mean blind: attention on Hopper and Blackwell (0.55), the CPUs' optimizer and the range were chosen with the rows of
-ml-engineering and of the gist in view, what fused kernels move with torchtitan's of H100 and Hugging Face's. FlashAttention-2's rate is its own paper's and that of
-ALST's steps (tests/long/blind_rows_2.csv); MPT, to which the rest was fitted, attends with ALiBi by kernels of 2023. Blind are fms-fsdp's rows of 34B and those of DeepSpeed on Azure.
+"Not fitted" does not mean blind: attention on Hopper and Blackwell (0.55), the CPU optimizer and the range were chosen with the rows of
+ml-engineering and of the gist in view, the effect of fused kernels with torchtitan's rows for H100 and Hugging Face's. The rate of
+FlashAttention-2 is from its paper and from ALST's steps (tests/long/blind_rows_2.csv); MPT, to which the rest was fitted, computes attention
+with ALiBi by kernels of 2023. Blind are fms-fsdp's rows of 34B and those of DeepSpeed on Azure.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ deepspeed:
 
 
 KERNELS = {"FlashAttention-3": "flash3", "eager": "eager"}
-"""As the note of a row names it -> as a Plan does."""
+"""Name in a row's note -> name in a Plan."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def judged(row: dict[str, str]) -> Judged:
 
 
 def orders(rows: Sequence[Judged]) -> tuple[int, int]:
-    """Return how many pairs that differ by more than 5 % there are, and how many of them are in the right order."""
+    """Return the number of pairs that differ by more than 5 %, and how many of them are in the right order."""
     apart = [(a, b) for a, b in combinations(rows, 2) if abs(math.log(a.theirs / b.theirs)) > 0.05]
     return len(apart), sum((a.ours > b.ours) == (a.theirs > b.theirs) for a, b in apart)
 
@@ -129,11 +130,11 @@ def summary(name: str, rows: Sequence[Judged]) -> str:
 
 
 OLD = "DeepSpeed of 2021"
-"""It gathered each parameter by a collective of its own: told apart, for what a Plan starts today is none of that."""
+"""It gathered each parameter by a separate collective. Listed apart, since no current Plan works like that."""
 
 
 def source_of(row: dict[str, str]) -> str:
-    """Return the project whose figures they are; of llm-foundry, with the half."""
+    """Return the project that published the figures; for llm-foundry, with the half."""
     url = row["source"]
     name = OLD if OLD in row["note"] else url.split("/")[4] if "github.com" in url and "gist" not in url else url.split("/")[2]
     half = "fitted" if is_for_fitting(row) else "held out"

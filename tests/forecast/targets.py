@@ -1,4 +1,4 @@
-"""Recorded machines to plan for, and Plans to plan."""
+"""Recorded machines and Plans for forecasts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def machine(
     cores: int = 32,
     **more: Any,
 ) -> Machine:
-    """GPUs of one kind. `links`: NVLinks of 25 GB/s between the GPUs of an island; `memory` in GiB."""
+    """Return a machine with GPUs of one kind. `links`: NVLinks of 25 GB/s between the GPUs of an island; `memory` in GiB."""
     pcie = more.pop("pcie", 4)
     gpus = tuple(
         Gpu(index=i, name=name, memory_total=int(memory * GIB), memory_used=0, pcie_generation_max=pcie, pcie_width_max=16)
@@ -74,7 +74,7 @@ def plan(
     nodes: int = 1,
     **sets: Any,
 ) -> Plan:
-    """A Plan; `sets` are dotted paths with __ for each dot, below deepspeed or model."""
+    """Return a Plan; `sets` are dotted paths with __ for each dot, below deepspeed or model."""
     cluster = "{}" if nodes == 1 else "{hosts: {" + ", ".join(f"node-{i}: 8" for i in range(nodes)) + "}}"
     made = load(PLAN.format(model=model, sequence=sequence, cluster=cluster, micro=micro, steps=steps, stage=stage))
     for path, value in sets.items():
@@ -83,5 +83,5 @@ def plan(
 
 
 def facts(model: str = "meta-llama/Llama-2-7b-hf") -> ModelFacts:
-    """What is known of a model that comes with dstui."""
+    """Return the facts about a model that is included in dstui."""
     return facts_of_config(presets()[model], "a preset")

@@ -1,4 +1,4 @@
-"""Parameter counts against transformers itself, which builds every configuration on torch's meta device."""
+"""Parameter counts, compared to transformers, which builds every configuration on torch's meta device."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ PUBLISHED = {
     "google/gemma-3n-E4B-it": 7_818_517_072,  # counted once with timm 1.0.22, which has its vision tower
     "openai/whisper-large-v3": 1_543_490_560,
 }
-"""Published totals: of models' cards on the hub, or of files that quote them."""
+"""Published totals: from model cards on the hub, or files that quote them."""
 
-# which takes seconds to import: in one process
+# importing it takes seconds: run in one process
 pytestmark = pytest.mark.xdist_group("torch")
 
 
 def built(kind: str, name: str, values: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The config.json that transformers would save, and the model on the meta device."""
+    """Return the config.json that transformers would save, and the model on the meta device."""
     import torch
     import transformers
 
@@ -61,17 +61,17 @@ def built(kind: str, name: str, values: dict[str, Any]) -> tuple[dict[str, Any],
 
 
 @pytest.mark.parametrize(("kind", "name", "values"), CASES, ids=[f"{n}-{name}" for n, (_, name, _v) in enumerate(CASES)])
-def test_the_count_is_that_of_transformers_to_the_parameter(kind: str, name: str, values: dict[str, Any]) -> None:
+def test_parameter_count_equals_transformers(kind: str, name: str, values: dict[str, Any]) -> None:
     config, model = built(kind, name, values)
     assert architecture(config).params == sum(parameter.numel() for parameter in model.parameters())
 
 
-def test_every_architecture_that_is_known_is_counted_here() -> None:
+def test_every_known_architecture_is_tested() -> None:
     assert set(KNOWN) - {"siglip_vision_model", "kimi_k2", "gemma3n"} == {kind for kind, _name, _values in CASES}
 
 
 @pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("self_attn.q_proj", "down_proj"), "all-linear"])
-def test_lora_adds_what_its_matrices_beside_transformers_own_linear_layers_would(targets: tuple[str, ...] | str) -> None:
+def test_lora_adds_the_parameters_of_its_matrices(targets: tuple[str, ...] | str) -> None:
     import torch
 
     config, model = built("llama", "LlamaForCausalLM", SMALL)
@@ -86,11 +86,11 @@ def test_lora_adds_what_its_matrices_beside_transformers_own_linear_layers_would
     assert adapter_params(facts_of_config(config), Lora(r=16, target_modules=targets)) == 16 * sum(layers)
 
 
-def test_the_models_that_come_with_dstui_have_the_counts_of_their_cards() -> None:
+def test_included_models_have_the_counts_of_their_cards() -> None:
     assert {name: architecture(presets()[name]).params for name in PUBLISHED} == PUBLISHED
 
 
-def test_every_model_that_comes_with_dstui_can_be_counted_and_is_found_by_the_names_of_its_children() -> None:
+def test_every_included_model_can_be_counted_and_is_found_by_name() -> None:
     assert all(architecture(config).params > 10**7 for config in presets().values())
     assert preset("meta-llama/Llama-3.1-8B-Instruct") is presets()["meta-llama/Llama-3.1-8B"]
     assert preset("META-LLAMA/llama-3.1-8b") is presets()["meta-llama/Llama-3.1-8B"]
@@ -103,8 +103,11 @@ def test_every_model_that_comes_with_dstui_can_be_counted_and_is_found_by_the_na
         ("meta-llama/Llama-2-7b-chat-hf", "meta-llama/Llama-2-7b-hf"),
         ("Qwen/Qwen3-4B-Instruct-2507", "Qwen/Qwen3-4B"),
         ("google/gemma-3-1b-pt", "google/gemma-3-1b-it"),
-        ("bigscience/bloom-1b1", "bigscience/bloom-1b1"),  # of 1.1 billion: bigscience/bloom has 176
-        ("microsoft/phi-4-mini-instruct", "microsoft/Phi-4-mini-instruct"),  # of 3.8 billion: microsoft/phi-4 has 14.7
+        ("bigscience/bloom-1b1", "bigscience/bloom-1b1"),  # 1.1 billion parameters, as opposed to the 176 of bigscience/bloom
+        (
+            "microsoft/phi-4-mini-instruct",
+            "microsoft/Phi-4-mini-instruct",
+        ),  # 3.8 billion parameters, as opposed to the 14.7 of microsoft/phi-4
         ("microsoft/phi-4-multimodal-instruct", None),
         ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", None),  # stored in 4 bits
         ("lmsys/vicuna-13b-v1.5", "meta-llama/Llama-2-13b-hf"),
@@ -112,9 +115,13 @@ def test_every_model_that_comes_with_dstui_can_be_counted_and_is_found_by_the_na
         ("unsloth/llama-2-7b-bnb-4bit", "meta-llama/Llama-2-7b-hf"),
         ("trl-lib/pythia-1b-deduped-tldr-rm", "EleutherAI/pythia-1b"),
         ("somebody/llama-2-7b-vision", None),
+        ("AI-ModelScope/phi-2", "microsoft/phi-2"),
+        ("ZhipuAI/GLM-4.5-Air/", "zai-org/GLM-4.5-Air"),
+        ("Qwen/Qwen3-Embedding-4B", "Qwen/Qwen3-4B"),
+        ("somebody/phi-2-vision", None),
     ],
 )
-def test_a_model_has_the_sizes_of_its_base_and_never_those_of_a_namesake(name: str, base: str | None) -> None:
+def test_model_has_the_sizes_of_its_base_and_not_of_a_namesake(name: str, base: str | None) -> None:
     assert preset(name) is (presets()[base] if base else None)
 
 
@@ -130,18 +137,18 @@ def test_a_model_has_the_sizes_of_its_base_and_never_those_of_a_namesake(name: s
         ("somebody/mini-7b", None),
     ],
 )
-def test_a_name_that_ends_with_a_known_model_is_taken_for_its_fine_tune(name: str, base: str | None) -> None:
+def test_name_ending_in_a_known_model_is_its_fine_tune(name: str, base: str | None) -> None:
     assert tuned_from(name) == base
 
 
-def test_names_that_differ_only_in_their_variants_have_the_same_sizes() -> None:
+def test_names_that_differ_only_in_variant_have_equal_sizes() -> None:
     counted: dict[str, set[int]] = {}
     for name, config in presets().items():
         counted.setdefault(base_name(name), set()).add(architecture(config).params)
     assert [name for name, sizes in counted.items() if name and len(sizes) > 1] == []
 
 
-def test_quantized_weights_are_only_the_linear_layers() -> None:
+def test_only_linear_layers_are_quantized() -> None:
     facts = facts_of_config(presets()["meta-llama/Llama-2-7b-hf"])
     n = counts(facts, Model(lora=Lora(r=64), quantization="nf4"))
     assert n is not None
@@ -151,7 +158,7 @@ def test_quantized_weights_are_only_the_linear_layers() -> None:
     assert n.trained == n.adapters == 159_907_840
 
 
-def test_a_frozen_part_is_what_the_plan_says_is_not_trained() -> None:
+def test_frozen_part_is_what_the_plan_does_not_train() -> None:
     n = counts(facts_of_config(presets()["google/gemma-3-4b-it"]), Model(trainable=3.88e9))
     assert n is not None and (n.trained, n.frozen) == (3_880_000_000, 4_300_079_472 - 3_880_000_000)
 
@@ -170,7 +177,7 @@ def test_a_frozen_part_is_what_the_plan_says_is_not_trained() -> None:
         ({"model_type": ["llama"]}, "no model_type"),
     ],
 )
-def test_what_cannot_be_counted_is_said_and_never_guessed(config: dict[str, Any], says: str) -> None:
+def test_uncountable_model_is_reported_and_never_guessed(config: dict[str, Any], says: str) -> None:
     with pytest.raises(ModelProblem) as refused:
         architecture(config)
     assert says in str(refused.value)
@@ -178,7 +185,7 @@ def test_what_cannot_be_counted_is_said_and_never_guessed(config: dict[str, Any]
 
 
 @pytest.mark.parametrize(("params", "hidden"), [(1.1e9, 2048), (6.7e9, 4096), (13e9, 5120), (65e9, 8192)])
-def test_a_bare_number_stands_for_a_decoder_of_about_the_usual_shape(params: float, hidden: int) -> None:
+def test_parameter_count_alone_is_a_decoder_of_usual_shape(params: float, hidden: int) -> None:
     facts = facts_of_params(params)
     assert facts.shape is not None and facts.architecture is None and facts.hidden is None
     assert facts.shape.hidden == pytest.approx(hidden, rel=0.15)

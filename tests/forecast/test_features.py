@@ -1,4 +1,4 @@
-"""Features that change memory or speed are priced: long sequences, ZeRO's variants, experts, and RAM by moment."""
+"""Features that change memory or speed: long sequences, ZeRO variants, experts, and RAM by moment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def speed(**sets: Any) -> float:
     return result.tokens
 
 
-def test_a_sequence_of_half_a_million_tokens_fits_only_with_what_makes_it_fit() -> None:
+def test_half_million_token_sequence_needs_its_features_to_fit() -> None:
     sequence = {"stage": 3, "sequence": 500_000, **LONG}
     offload = {"deepspeed__zero_optimization__offload_optimizer": {"device": "cpu"}}
     plain, waiting = gpu(**sequence, **offload), gpu(**sequence, **offload, model__activation_offload=True)
@@ -44,7 +44,7 @@ def test_a_sequence_of_half_a_million_tokens_fits_only_with_what_makes_it_fit() 
     assert spread < 79 * GB < plain
 
 
-def test_activations_that_wait_in_ram_are_in_ram_and_cost_copies() -> None:
+def test_activations_offloaded_to_ram_use_ram_and_cost_copies() -> None:
     sets = {"stage": 3, "sequence": 65_536, **LONG}
     here, away = found(**sets), found(**sets, deepspeed__activation_checkpointing={"cpu_checkpointing": True})
     assert away.host.parts["activations"] == pytest.approx(8 * 2 * 4096 * 32 * 65_536, rel=0.01)
@@ -52,7 +52,7 @@ def test_activations_that_wait_in_ram_are_in_ram_and_cost_copies() -> None:
     assert here.speed and away.speed and away.speed.step >= here.speed.step
 
 
-def test_selective_recomputation_lies_between_none_and_all() -> None:
+def test_selective_recomputation_is_between_none_and_all() -> None:
     sets = {"stage": 3, "micro": 2, "sequence": 4096}
     none, selective, full = (
         found(**sets, model__activation_checkpointing=on, model__recompute=kind)
@@ -64,7 +64,7 @@ def test_selective_recomputation_lies_between_none_and_all() -> None:
     assert speeds == sorted(speeds, reverse=True)
 
 
-def test_zenflow_and_superoffload_hide_the_optimizer_of_the_cpus_and_need_more_memory() -> None:
+def test_zenflow_and_superoffload_hide_the_cpu_optimizer_and_need_more_memory() -> None:
     offload = {"device": "cpu", "pin_memory": True}
     sets = {"stage": 3, "sequence": 4096}
     plain = found(**sets, deepspeed__zero_optimization__offload_optimizer=offload)
@@ -77,20 +77,20 @@ def test_zenflow_and_superoffload_hide_the_optimizer_of_the_cpus_and_need_more_m
     assert flow.host.bytes and plain.host.bytes and flow.host.bytes > plain.host.bytes
 
 
-def test_tensor_parallel_ranks_hold_a_part_of_the_weights_and_talk_in_every_layer() -> None:
+def test_tensor_parallel_ranks_hold_part_of_the_weights_and_communicate_in_every_layer() -> None:
     whole, split = found(stage=1, micro=2), found(stage=1, micro=2, deepspeed__tensor_parallel={"autotp_size": 4})
     assert split.gpu.parts["weights"] == pytest.approx(whole.gpu.parts["weights"] / 4, rel=0.01)
     assert split.speed and whole.speed and split.speed.tokens < whole.speed.tokens
 
 
-def test_experts_that_are_split_over_ranks_leave_the_gpus() -> None:
+def test_expert_parallelism_frees_gpu_memory() -> None:
     mixtral = "mistralai/Mixtral-8x7B-v0.1"
     whole, split = (found(model=mixtral, stage=2, deepspeed__expert_parallel={"enabled": on, "autoep_size": 8}) for on in (False, True))
     assert split.gpu.parts["weights"] < whole.gpu.parts["weights"] / 4
     assert not any("expert_parallel" in sentence for sentence in split.unknown)
 
 
-def test_a_mixture_that_is_given_by_its_numbers_is_as_fast_as_its_active_part() -> None:
+def test_moe_given_by_numbers_is_as_fast_as_its_active_part() -> None:
     text = "version: 1\njob: {script: a}\nmodel: {params: 46.7e9, sequence_length: 2048}\ndeepspeed: {train_micro_batch_size_per_gpu: 1, bf16: {enabled: true}, zero_optimization: {stage: 3}}\n"
     dense = forecast(load(text), facts_of_params(46.7e9), EIGHT_H100)
     sparse = forecast(load(text.replace("46.7e9,", "46.7e9, active_params: 12.9e9,")), facts_of_params(46.7e9), EIGHT_H100)
@@ -98,7 +98,7 @@ def test_a_mixture_that_is_given_by_its_numbers_is_as_fast_as_its_active_part() 
     assert dense.speed and sparse.speed and sparse.speed.tokens > 1.5 * dense.speed.tokens
 
 
-def test_hpz_and_quantized_collectives_are_faster_over_a_slow_network() -> None:
+def test_hpz_and_quantized_collectives_are_faster_on_a_slow_network() -> None:
     sets = {"machine": named_machine("8xA100-80", 4, "eth-25"), "model": "meta-llama/Llama-2-13b-hf", "stage": 3, "nodes": 4}
     zero = "deepspeed__zero_optimization__"
     plain = speed(**sets)
@@ -109,7 +109,7 @@ def test_hpz_and_quantized_collectives_are_faster_over_a_slow_network() -> None:
     assert both > 1.5 * second > 1.5 * plain
 
 
-def test_an_architecture_that_nobody_knows_is_estimated_on_the_large_side_with_a_wide_range() -> None:
+def test_unknown_architecture_is_overestimated_with_a_wide_range() -> None:
     config = {"model_type": "brandnew", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
     config |= {"vocab_size": 32000, "intermediate_size": 11008}
     guess = facts_of_config(config)
@@ -135,7 +135,7 @@ PEFT = {
 
 
 @pytest.mark.parametrize("name", PEFT)
-def test_ram_with_offloaded_weights_is_what_pefts_guide_measured(name: str) -> None:
+def test_ram_with_offloaded_weights_equals_pefts_guide(name: str) -> None:
     config, measured = PEFT[name]
     away = {"device": "cpu", "pin_memory": True}
     given = plan(stage=3, micro=8, sequence=256, model__lora={"r": 8}).set("job.integration", "accelerate")
@@ -145,7 +145,7 @@ def test_ram_with_offloaded_weights_is_what_pefts_guide_measured(name: str) -> N
     assert need.peak == "load and build" and set(need.moments) >= {"load and build", "initialize", "train"}
 
 
-def test_an_optimizer_on_cores_that_nobody_has_alone_is_advised_to_bind_them() -> None:
+def test_cpu_optimizer_on_shared_cores_gets_advice_to_bind_them() -> None:
     given = plan(LLAMA, stage=3, deepspeed__zero_optimization__offload_optimizer={"device": "cpu"})
     (advice,) = [f for f in findings_of(given, facts(LLAMA), EIGHT_H100) if f.code == "FC005"]
     assert advice.severity == "info" and advice.fix and advice.fix.patch
@@ -159,7 +159,7 @@ def test_an_optimizer_on_cores_that_nobody_has_alone_is_advised_to_bind_them() -
 MIXTRAL = "mistralai/Mixtral-8x7B-v0.1"
 
 
-def test_experts_and_the_loss_are_those_of_the_release_of_transformers() -> None:
+def test_experts_and_loss_follow_the_release_of_transformers() -> None:
     one, qlora = (
         named_machine("1xA100-80"),
         {"model__lora": {"r": 16}, "model__quantization": "nf4", "model__activation_checkpointing": True},
@@ -183,10 +183,10 @@ def test_experts_and_the_loss_are_those_of_the_release_of_transformers() -> None
         found(machine=replace(one, software=replace(one.software, transformers=release)), model="openai/gpt-oss-20b", **qlora).gpu.bytes
         for release in ("4.57.0", "5.2.0")
     ]
-    assert gpt_oss[0] == gpt_oss[1], "its experts are one tensor in either"
+    assert gpt_oss[0] == gpt_oss[1], "its experts are one tensor in both"
 
 
-def test_adapters_cost_time_and_quantized_weights_travel_as_they_are_stored() -> None:
+def test_adapters_cost_time_and_quantized_weights_travel_quantized() -> None:
     lora = {"stage": 3, "micro": 8, "sequence": 4096, "model__activation_checkpointing": True}
     few, all_linear = (speed(**lora, model__lora={"r": 16, "target_modules": modules}) for modules in (["q_proj"], "all-linear"))
     assert 1.02 < few / all_linear < 1.3
@@ -194,6 +194,6 @@ def test_adapters_cost_time_and_quantized_weights_travel_as_they_are_stored() ->
     assert speed(**slow, model__quantization="nf4") > 1.3 * speed(**slow)
 
 
-def test_on_cpus_a_bucket_takes_what_is_written_into_it_and_a_small_model_has_a_small_vocabulary() -> None:
+def test_bucket_on_cpu_holds_what_is_written_and_a_small_model_has_a_small_vocabulary() -> None:
     small = forecast(plan(stage=2).set("cluster.cpu_ranks", 2), facts_of_params(410_000), NO_GPU)
     assert small.host.parts["reduce_buckets"] < 10 << 20 and small.host.parts["logits_and_loss"] < 300 << 20

@@ -1,4 +1,4 @@
-"""`dstui forecast`, as a person and a script use it."""
+"""`dstui forecast` for people and scripts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def written(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def test_the_text_says_whether_it_fits_by_part_and_moment_and_what_is_not_known(tmp_path: Path) -> None:
+def test_text_has_verdict_parts_moments_and_unknowns(tmp_path: Path) -> None:
     done = dstui("forecast", written(tmp_path), "--machine", saved(EIGHT_H100, tmp_path), "--recommend", home=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     for expected in (
@@ -52,15 +52,15 @@ def test_the_text_says_whether_it_fits_by_part_and_moment_and_what_is_not_known(
         assert expected in done.stdout, done.stdout
 
 
-def test_a_named_machine_without_ram_is_told_and_a_decimal_size_is_translated(tmp_path: Path) -> None:
+def test_named_machine_without_ram_is_reported_and_a_decimal_size_is_converted(tmp_path: Path) -> None:
     without, with_ram = (
         dstui("forecast", written(tmp_path), "--gpu", "4xA100-80", *more, home=tmp_path).stdout for more in ((), ("--ram", "23GB"))
     )
-    assert "--ram SIZE would compare it" in without and "2^30" not in without
-    assert "would compare" not in with_ram and "--ram 23GB is 21.4 GB above" in with_ram
+    assert "the RAM of such a node is not known (--ram SIZE)" in without and "2^30" not in without
+    assert "is not known (--ram" not in with_ram and "--ram 23GB is 21.4 GB above" in with_ram
 
 
-def test_the_status_is_1_where_it_does_not_fit_and_the_json_has_the_way_out(tmp_path: Path) -> None:
+def test_status_is_1_if_it_does_not_fit_and_json_has_alternatives(tmp_path: Path) -> None:
     machine = saved(ONE_4090, tmp_path)
     done = dstui("forecast", written(tmp_path), "--machine", machine, "--recommend", "--json", home=tmp_path)
     assert done.returncode == 1
@@ -70,14 +70,14 @@ def test_the_status_is_1_where_it_does_not_fit_and_the_json_has_the_way_out(tmp_
     assert data["gpu_bytes_range"][0] < data["gpu_bytes"] == sum(data["parts"]["gpu"].values()) < data["gpu_bytes_range"][1]
 
 
-def test_a_size_stands_in_for_a_machine(tmp_path: Path) -> None:
+def test_memory_size_can_replace_a_machine(tmp_path: Path) -> None:
     done = dstui("forecast", written(tmp_path, cluster="{hosts: {a: 8, b: 8}}"), "--gpu-memory", "80GB", "--json", home=tmp_path)
     data = json.loads(done.stdout)
     assert done.returncode == 0
     assert (data["gpu_capacity_bytes"], data["fits"], data["step_seconds"]) == (80 * 10**9, True, None)
 
 
-def test_without_its_hostfile_a_plan_is_forecast_for_one_machine_as_deepspeed_trains_it(tmp_path: Path) -> None:
+def test_plan_without_its_hostfile_is_forecast_for_one_machine_as_deepspeed_trains_it(tmp_path: Path) -> None:
     machine = saved(EIGHT_H100, tmp_path)
     here, absent = (
         dstui("forecast", written(tmp_path, cluster=cluster), "--machine", machine, "--json", home=tmp_path)
@@ -86,7 +86,7 @@ def test_without_its_hostfile_a_plan_is_forecast_for_one_machine_as_deepspeed_tr
     assert absent.stdout == here.stdout and "absent does not exist: DeepSpeed trains on one machine without it" in absent.stderr
 
 
-def test_a_row_of_the_json_can_be_applied_as_a_json_patch(tmp_path: Path) -> None:
+def test_row_of_the_json_applies_as_a_json_patch(tmp_path: Path) -> None:
     from dstui.documents.plan_files import read_plan
 
     path = written(tmp_path, stage=0)
@@ -100,7 +100,7 @@ def test_a_row_of_the_json_can_be_applied_as_a_json_patch(tmp_path: Path) -> Non
     ("model", "says"),
     [("no/such-model", "hf download no/such-model"), ("./nowhere", "there is no ./nowhere"), ("'x y'", "there is no x y")],
 )
-def test_a_model_that_is_not_known_is_a_sentence_and_no_failure(tmp_path: Path, model: str, says: str) -> None:
+def test_unknown_model_gives_a_message_and_no_failure(tmp_path: Path, model: str, says: str) -> None:
     done = dstui("forecast", written(tmp_path, model=model), "--gpu-memory", "80GB", "--recommend", home=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("No forecast: ") and says in done.stdout
@@ -116,21 +116,21 @@ def test_a_model_that_is_not_known_is_a_sentence_and_no_failure(tmp_path: Path, 
         (("plan.yaml", "--gpu-memory", "80GB", "--set", "model.params=-1"), "model.params"),
     ],
 )
-def test_what_cannot_be_read_is_a_sentence_and_status_2(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+def test_unreadable_file_gives_a_message_and_status_2(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
     written(tmp_path)
     done = dstui("forecast", *words, home=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("dstui: ") and says in done.stderr and "Traceback" not in done.stderr
 
 
-def test_sizes_have_the_units_of_their_letters() -> None:
+def test_size_suffixes_have_their_units() -> None:
     assert (bytes_of("80GB"), bytes_of("24GiB"), bytes_of("16000 mb"), bytes_of("1.5t")) == (80 * 10**9, 24 << 30, 16 * 10**9, 1500 * 10**9)
     for text in ("", "GB", "-1GB", "0GB", "80 apples", "1e9"):
         with pytest.raises(FileProblem):
             bytes_of(text)
 
 
-def test_check_and_headless_say_what_does_not_fit_before_a_launch(tmp_path: Path) -> None:
+def test_check_and_headless_report_a_misfit_before_launch(tmp_path: Path) -> None:
     plan, machine = written(tmp_path, stage=0, micro=4), saved(EIGHT_H100, tmp_path)
     (tmp_path / "train.py").write_text("import deepspeed\ndeepspeed.add_config_arguments\n")
     done = dstui("check", plan, "--machine", machine, "--json", home=tmp_path)
@@ -140,22 +140,22 @@ def test_check_and_headless_say_what_does_not_fit_before_a_launch(tmp_path: Path
     assert "FC001" in dry.stderr and dry.returncode == 0
 
 
-def test_the_measured_rates_of_this_machine_are_remembered_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui.facts import calibration
+def test_measured_rates_of_this_machine_are_remembered_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dstui.facts import measured
     from dstui.forecast.rates import Rates, with_measured
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     child = tmp_path / "rates.py"
     child.write_text('print(\'["flops", 5e14]\\n["cpu_adam", 2e9]\\n["done", null]\')')
-    monkeypatch.setattr(calibration, "CHILD", child)
-    assert calibration.read_rates() == {}
-    assert calibration.calibrate(EIGHT_H100) == {"flops": 5e14, "cpu_adam": 2e9}
-    assert calibration.read_rates()[calibration.machine_key(EIGHT_H100)] == {"flops": 5e14, "cpu_adam": 2e9}
-    assert calibration.machine_key(ONE_4090) not in calibration.read_rates()
+    monkeypatch.setattr(measured, "CHILD", child)
+    assert measured.read_rates() == {}
+    assert measured.calibrate(EIGHT_H100) == {"flops": 5e14, "cpu_adam": 2e9}
+    assert measured.read_rates()[measured.machine_key(EIGHT_H100)] == {"flops": 5e14, "cpu_adam": 2e9}
+    assert measured.machine_key(ONE_4090) not in measured.read_rates()
     rates = with_measured(
-        Rates(), calibration.read_rates()[calibration.machine_key(EIGHT_H100)] | {"inside": "fast", "memory": -1, "unheard_of": 3}
+        Rates(), measured.read_rates()[measured.machine_key(EIGHT_H100)] | {"inside": "fast", "memory": -1, "unheard_of": 3}
     )
     assert (rates.flops, rates.cpu_adam, rates.inside, rates.measured) == (5e14, 2e9, Rates().inside, ("cpu_adam", "flops"))
     child.write_text("raise SystemExit('no torch here')")
     with pytest.raises(FileProblem, match="no torch here"):
-        calibration.calibrate(EIGHT_H100)
+        measured.calibrate(EIGHT_H100)

@@ -21,27 +21,27 @@ deepspeed: {train_micro_batch_size_per_gpu: 1, bf16: {enabled: true}, zero_optim
 """
 
 
-def test_the_catalogue_has_some_forty_gpus_with_a_source_each() -> None:
+def test_catalogue_has_some_forty_gpus_with_sources() -> None:
     assert len(chips()) >= 40
     assert all(chip.source and chip.memory > 1 << 33 and chip.bandwidth > 1e11 and chip.fp16 >= chip.fp32 for chip in chips())
     assert len({chip.name for chip in chips()}) == len(chips())
 
 
-def test_each_figure_of_the_catalogue_has_a_source_or_is_named_as_unverified() -> None:
+def test_each_catalogue_figure_has_a_source_or_is_marked_unverified() -> None:
     for chip in chips():
         figures = {"memory", "bandwidth", "bf16", "fp32"} | ({"nvlink"} if chip.nvlink else set())
         found = {word for part in re.findall(r"\(([a-z0-9, ]+)\)", chip.source) for word in part.split(", ")}
         unverified = set(filter(None, chip.unverified.split(", ")))
         assert found & figures | unverified == figures and not found & unverified, chip.name
-    assert "its bf16, which the speed depends on, have no source" in named_machine("8xGB10").source
-    assert "no source" not in named_machine("8xH100-80").source
+    assert "no published source was found for its bf16, on which the speed depends" in named_machine("8xGB10").source
+    assert "no published source" not in named_machine("8xH100-80").source
 
 
-def test_a_machine_made_of_named_gpus_has_their_speed() -> None:
+def test_machine_of_named_gpus_has_their_speed() -> None:
     assert [chip.name for chip in chips() if chip_of(named_machine(f"1x{chip.name}").gpus[0].name) != chip] == []
 
 
-def test_a_name_with_its_size_says_the_size_once() -> None:
+def test_name_with_its_size_says_the_size_once() -> None:
     shown = {name: named_machine(f"1x{name}").gpus[0].short_name for name in ("H100-80", "A100-PCIe-40", "H200-141", "RTX-4090", "A10")}
     assert shown == {
         "H100-80": "H100 80GB",
@@ -52,7 +52,7 @@ def test_a_name_with_its_size_says_the_size_once() -> None:
     }
 
 
-def test_every_short_name_is_found_by_itself_and_as_its_own() -> None:
+def test_every_short_name_is_found() -> None:
     for chip in chips():
         assert named_chip(chip.name) is chip
         assert named_chip(f"NVIDIA {chip.name.lower()}") is chip
@@ -73,7 +73,7 @@ def test_every_short_name_is_found_by_itself_and_as_its_own() -> None:
         ("NVIDIA GH200 480GB", "GH200-96"),
     ],
 )
-def test_what_a_driver_calls_it_is_found(driver: str, name: str) -> None:
+def test_driver_names_are_found(driver: str, name: str) -> None:
     found = chip_of(driver)
     assert found and found.name == name
 
@@ -91,17 +91,17 @@ def test_what_a_driver_calls_it_is_found(driver: str, name: str) -> None:
         ("8xH100-80", 2, "ib-0", "ib-400"),
     ],
 )
-def test_hardware_that_cannot_be_is_a_sentence(gpus: str, nodes: int, link: str | None, says: str) -> None:
+def test_impossible_hardware_gives_a_message(gpus: str, nodes: int, link: str | None, says: str) -> None:
     with pytest.raises(HardwareProblem, match=says):
         named_machine(gpus, nodes, link)
 
 
-def test_the_network_has_an_adapter_for_each_gpu_unless_it_says_how_many() -> None:
+def test_network_has_an_adapter_per_gpu_unless_given() -> None:
     rails, one, ethernet = (rates_of(named_machine("8xH100-80", 2, link), range(8), 2).between for link in ("ib-400", "ib-1x400", "eth-25"))
     assert rails == 8 * one == 8 * 16 * ethernet
 
 
-def test_a_forecast_for_named_hardware_counts_its_ranks_and_not_the_plans(tmp_path: Path) -> None:
+def test_forecast_for_named_hardware_uses_its_ranks_instead_of_the_plans(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN)
     found = dstui("forecast", "plan.yaml", "--gpu", "8xH100-80", "--nodes", "4", "--link", "ib-400", cwd=tmp_path)
     assert found.returncode == 0, found.stderr

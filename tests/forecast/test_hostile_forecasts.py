@@ -1,4 +1,4 @@
-"""Whatever stands in a Plan, a config.json or a measurement: a forecast, a table, a recommendation and findings, or a sentence why not."""
+"""Any Plan, config.json or measurement gives a forecast, a table, a recommendation and findings, or a message."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SLOW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCh
 
 
 def nested(flat: dict[str, Any]) -> dict[str, Any]:
-    """Dotted names as dictionaries in one another; what stands in the way of a longer name is replaced."""
+    """Return dotted names as nested dictionaries; a value in the way of a longer name is replaced."""
     made: dict[str, Any] = {}
     for path, value in flat.items():
         *parents, last = path.split(".")
@@ -86,7 +86,7 @@ def nested(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 def plan_of(deepspeed: dict[str, Any], model: dict[str, Any]) -> Plan | None:
-    """A Plan with these values, where the loader takes it."""
+    """Return a Plan with these values, if the loader accepts it."""
     try:
         return load(
             PLAN + "".join(f"{key}: {json.dumps(nested(what))}\n" for key, what in (("deepspeed", deepspeed), ("model", model)) if what)
@@ -95,8 +95,8 @@ def plan_of(deepspeed: dict[str, Any], model: dict[str, Any]) -> Plan | None:
         return None
 
 
-def tried(plan: Plan, known: ModelFacts, machine: Machine, measured: Any = None) -> None:
-    """All that a face asks; each answer can be written as JSON."""
+def run_everything(plan: Plan, known: ModelFacts, machine: Machine, measured: Any = None) -> None:
+    """Compute everything that a face asks for, and write each answer as JSON."""
     found = forecast(plan, known, machine, measured=measured)
     json.dumps(found.as_json(), allow_nan=False)
     assert found.problem or found.params is not None
@@ -114,9 +114,9 @@ def tried(plan: Plan, known: ModelFacts, machine: Machine, measured: Any = None)
 
 @given(EDITS, MODELS, st.sampled_from(sorted(MACHINES)))
 @SLOW
-def test_no_value_under_deepspeed_or_model_breaks_a_forecast(deepspeed: dict[str, Any], model: dict[str, Any], machine: str) -> None:
+def test_no_deepspeed_or_model_value_breaks_a_forecast(deepspeed: dict[str, Any], model: dict[str, Any], machine: str) -> None:
     if (plan := plan_of(deepspeed, model)) is not None:
-        tried(plan, facts("meta-llama/Llama-2-7b-hf"), MACHINES[machine])
+        run_everything(plan, facts("meta-llama/Llama-2-7b-hf"), MACHINES[machine])
 
 
 @given(st.sampled_from(sorted(presets())), st.data(), st.sampled_from(sorted(MACHINES)))
@@ -132,7 +132,7 @@ def test_no_config_json_breaks_a_forecast(name: str, data: st.DataObject, machin
         assert known.problem.strip()
         assert forecast(plan, known, MACHINES[machine]).problem
     else:
-        tried(plan, known, MACHINES[machine])
+        run_everything(plan, known, MACHINES[machine])
 
 
 @pytest.mark.parametrize("params", [1, 7, 1e3, 1e6, 7e9, 1e15])
@@ -141,21 +141,21 @@ def test_any_number_of_parameters_is_forecast(params: float) -> None:
         plan = plan_of({"zero_optimization.stage": 3}, lora)
         assert plan is not None
         for machine in (EIGHT_H100, NO_GPU, Machine.unprobed()):
-            tried(plan, facts_of_params(params), machine)
+            run_everything(plan, facts_of_params(params), machine)
 
 
 @pytest.mark.parametrize("value", [None, True, "fast", math.nan, math.inf, -1, 0, 1e300, [], {}])
-def test_a_measurement_that_is_none_is_left_aside(value: Any) -> None:
+def test_invalid_measurement_is_ignored(value: Any) -> None:
     plan = plan_of({"zero_optimization.stage": 3}, {})
     assert plan is not None
-    tried(plan, facts("meta-llama/Llama-2-7b-hf"), EIGHT_H100, {"flops": value, "inside": value, "memory": value})
+    run_everything(plan, facts("meta-llama/Llama-2-7b-hf"), EIGHT_H100, {"flops": value, "inside": value, "memory": value})
 
 
 @pytest.mark.parametrize("zero", [True, [None], "3", {"stage": 3, "offload_optimizer": "cpu"}])
-def test_what_stands_in_the_place_of_zero_is_replaced_by_the_fix(zero: Any) -> None:
+def test_fix_replaces_an_invalid_zero_section(zero: Any) -> None:
     plan = plan_of({"zero_optimization": zero, "train_micro_batch_size_per_gpu": 32}, {"sequence_length": 4096})
     assert plan is not None
-    tried(plan, facts("meta-llama/Llama-2-7b-hf"), EIGHT_H100)
+    run_everything(plan, facts("meta-llama/Llama-2-7b-hf"), EIGHT_H100)
     (found,) = [finding for finding in findings_of(plan, facts("meta-llama/Llama-2-7b-hf"), EIGHT_H100) if finding.code == "FC001"]
     assert found.fix is not None
     assert found.fix.patch is not None

@@ -1,4 +1,4 @@
-"""What a launch says of the model, from the pasted command to the forecast."""
+"""The model of a launch, from the pasted command to the forecast."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from dstui.adopt.model_options import model_section
 from dstui.adopt.script_options import options_of, options_of_yamls
 from dstui.documents.open import open_document
 from dstui.forecast.forecast import forecast
-from dstui.forecast.model import facts_of_params
+from dstui.forecast.model import facts_of_config, facts_of_params
+from dstui.forecast.presets import presets
 from dstui.plan import load
 from tests.command import dstui
 
@@ -56,32 +57,32 @@ load_in_4bit: true
         ("--model_name_or_path a/b --max_prompt_length 512 --max_completion_length 256", {"sequence_length": 768}),
     ],
 )  # fmt: skip
-def test_the_options_of_a_script_are_the_plans_model(words: str, section: dict[str, Any]) -> None:
+def test_options_of_a_script_give_the_plans_model(words: str, section: dict[str, Any]) -> None:
     assert model_section(options_of(words.split()))[0] == {"source": "a/b", **section}
 
 
 @pytest.mark.parametrize("words", ["--model_name_or_path ${MODEL}", "--model_name_or_path <your_model>", "--model nextgpt", "--epochs 3"])
-def test_a_launch_that_leaves_the_model_open_says_nothing_of_it(words: str) -> None:
+def test_launch_without_a_model_gives_none(words: str) -> None:
     assert model_section(options_of(words.split())) == ({}, [])
 
 
-def test_a_part_that_is_frozen_or_added_is_said() -> None:
+def test_frozen_or_added_part_is_reported() -> None:
     _, (note,) = model_section(options_of(["--model_id", "a/b", "--tune_mm_mlp_adapter", "True", "--freeze_llm", "False"]))
     assert note.startswith("--tune_mm_mlp_adapter True: the forecast counts a/b alone")
 
 
-def test_a_folder_beside_the_script_is_found_from_the_plan() -> None:
+def test_folder_beside_the_script_is_found_from_the_plan() -> None:
     assert model_section({"model_name_or_path": "../models/x"}, "src/train")[0]["source"] == "src/models/x"
 
 
-def test_the_values_of_a_yaml_are_options_and_a_broken_one_is_none() -> None:
+def test_values_of_a_yaml_are_options_and_a_broken_one_gives_none() -> None:
     files = {"sft.yaml": HANDBOOK, "broken.yml": "a: [", "list.yaml": "- 1"}
     found = options_of_yamls(["sft.yaml", "broken.yml", "--more=list.yaml", "gone.yaml", "--epochs", "1"], files.get)
     assert (found["lora_target_modules"], found["bf16"], found["lora_r"]) == ("q_proj,v_proj", "True", "16")
 
 
 def forecast_of(folder: Path, launch: str) -> dict[str, Any]:
-    """From the paste to the first forecast."""
+    """Return the first forecast for a pasted launch."""
     (folder / "run.sh").write_text(launch)
     (folder / "ds.json").write_text(json.dumps(AUTO))
     (folder / "train.py").write_text("from transformers import HfArgumentParser, TrainingArguments\nHfArgumentParser(TrainingArguments)\n")
@@ -95,14 +96,14 @@ def forecast_of(folder: Path, launch: str) -> dict[str, Any]:
     return {**found, "first line": text.partition("\n")[0]}
 
 
-def test_a_verdict_stands_right_after_the_import(tmp_path: Path) -> None:
+def test_verdict_is_available_right_after_the_import(tmp_path: Path) -> None:
     found = forecast_of(tmp_path, LAUNCH)
     assert (found["verdict"], found["params"]) == ("fits", 6_738_415_616)
     assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 4 of 1024 tokens, accumulated 2 times")
     assert not [sentence for sentence in found["unknown"] if "batch" in sentence or "precision" in sentence]
 
 
-def test_the_numbers_of_a_yaml_reach_the_forecast(tmp_path: Path) -> None:
+def test_numbers_of_a_yaml_reach_the_forecast(tmp_path: Path) -> None:
     (tmp_path / "sft.yaml").write_text(HANDBOOK)
     found = forecast_of(tmp_path, "deepspeed train.py sft.yaml --deepspeed ds.json --gradient_accumulation_steps 7\n")
     assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 3 of 512 tokens, accumulated 7 times")
@@ -118,17 +119,17 @@ def test_the_numbers_of_a_yaml_reach_the_forecast(tmp_path: Path) -> None:
         ("--ds.zero_stage 2 --train.micro_batch_size 2 --train.batch_size 64 --data.max_len 1024 --bf16", "ZeRO-2, bf16, micro-batch 2 of 1024 tokens, accumulated 4 times"),
     ],
 )  # fmt: skip
-def test_a_script_that_builds_its_configuration_of_arguments_gets_a_verdict(tmp_path: Path, words: str, line: str) -> None:
+def test_script_that_builds_its_configuration_from_arguments_gets_a_verdict(tmp_path: Path, words: str, line: str) -> None:
     found = forecast_of(tmp_path, f"deepspeed main.py --model_name_or_path gpt2 {words}\n")
     assert found["first line"].endswith(line) and "the script builds its configuration itself" in " ".join(found["unknown"])
 
 
-def test_a_stage_that_is_open_is_what_is_missing(tmp_path: Path) -> None:
+def test_open_stage_is_reported_as_missing(tmp_path: Path) -> None:
     found = forecast_of(tmp_path, "deepspeed main.py --model_name_or_path gpt2 --zero_stage $Z\n")
     assert found["problem"] == "--zero_stage ${Z} sets no ZeRO stage yet: write its number"
 
 
-def test_a_frameworks_command_tells_its_model_too(tmp_path: Path) -> None:
+def test_framework_command_gives_its_model(tmp_path: Path) -> None:
     (tmp_path / "sft.yaml").write_text(
         "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\ncutoff_len: 1024\nfinetuning_type: lora\nlora_rank: 8\ndeepspeed: ds.json\n"
     )
@@ -136,12 +137,12 @@ def test_a_frameworks_command_tells_its_model_too(tmp_path: Path) -> None:
     assert found["params"] and found["trainable"] and "1024 tokens" in found["first line"]
 
 
-def test_a_launch_without_its_configuration_gets_no_verdict(tmp_path: Path) -> None:
+def test_launch_without_its_configuration_gets_no_verdict(tmp_path: Path) -> None:
     found = forecast_of(tmp_path, "deepspeed train.py --model_name_or_path gpt2\n")
     assert found["verdict"] == "unknown" and "the Plan's deepspeed section is empty" in found["problem"]
 
 
-def test_an_accelerate_launch_tells_its_model_too(tmp_path: Path) -> None:
+def test_accelerate_launch_gives_its_model(tmp_path: Path) -> None:
     (tmp_path / "zero2.yaml").write_text(
         "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\ndeepspeed_config: {zero_stage: 2}\n"
     )
@@ -152,7 +153,7 @@ def test_an_accelerate_launch_tells_its_model_too(tmp_path: Path) -> None:
     assert found["params"] == 7_615_616_512 and "ZeRO-2, bf16, micro-batch 2 of" in found["first line"]
 
 
-def test_what_the_configuration_says_wins_over_the_options(tmp_path: Path) -> None:
+def test_configuration_overrides_the_options(tmp_path: Path) -> None:
     plan = load(
         "version: 1\njob: {script: t.py, integration: trainer, args: [--per_device_train_batch_size, '4', --fp16]}\n"
         "model: {source: gpt2}\ndeepspeed: {train_micro_batch_size_per_gpu: 2, bf16: {enabled: true}}\n"
@@ -166,9 +167,21 @@ def test_what_the_configuration_says_wins_over_the_options(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("optim", "share"), [("adamw_torch", 1), ("adamw_bnb_8bit", 2.1 / 8), ("adafactor", 0.5), ("sgd", 0), ("galore_adamw", 1)]
 )
-def test_the_optimizer_of_the_arguments_is_the_one_that_is_reckoned_with(optim: str, share: float) -> None:
+def test_optimizer_of_the_arguments_is_used(optim: str, share: float) -> None:
     def states(args: str) -> int:
         text = f"version: 1\njob: {{script: t.py, integration: trainer, args: [{args}]}}\ndeepspeed: {{zero_optimization: {{stage: 2}}}}\n"
         return forecast(load(text), facts_of_params(1e9), EIGHT_H100).gpu.parts.get("optimizer_states", 0)
 
     assert states(f"--optim, {optim}") == pytest.approx(share * states(""), rel=0.01)
+
+
+def test_ms_swift_loss_holds_more_copies_of_the_logits() -> None:
+    def logits(job: str) -> int:
+        plan = load(
+            f"version: 1\njob: {{{job}, integration: trainer}}\nmodel: {{source: Qwen/Qwen2.5-7B, activation_checkpointing: true}}\n"
+            "deepspeed: {train_micro_batch_size_per_gpu: 2, bf16: {enabled: true}, zero_optimization: {stage: 3, offload_optimizer: {device: cpu}}}\n"
+        )
+        found = forecast(plan, facts_of_config(presets()["Qwen/Qwen2.5-7B"]), EIGHT_H100)
+        return found.gpu.parts["logits_and_loss"]
+
+    assert logits("command: [swift, sft]") == pytest.approx(1.5 * logits("script: t.py"), rel=0.01)

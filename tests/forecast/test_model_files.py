@@ -1,4 +1,4 @@
-"""What the files of a model tell, and what is said of files that tell nothing."""
+"""Facts from a model's files, and messages for unusable files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def header(tensors: dict[str, tuple[str, list[int]]]) -> bytes:
     return len(text).to_bytes(8, "little") + text.encode()
 
 
-def test_a_folder_or_its_config_json_is_counted(tmp_path: Path) -> None:
+def test_folder_or_its_config_json_is_counted(tmp_path: Path) -> None:
     (tmp_path / "llama").mkdir()
     (tmp_path / "llama" / "config.json").write_text(json.dumps(CONFIG))
     for source in ("llama", "./llama/config.json", str(tmp_path / "llama")):
@@ -32,7 +32,7 @@ def test_a_folder_or_its_config_json_is_counted(tmp_path: Path) -> None:
         assert facts.architecture is not None
 
 
-def test_weights_without_a_known_config_tell_the_number_and_no_shape(tmp_path: Path) -> None:
+def test_weights_without_a_known_config_give_the_count_without_a_shape(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "new-thing"}')
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}))
     (tmp_path / "one.safetensors").write_bytes(header({"a": ("BF16", [1000, 30]), "layer.rotary.inv_freq": ("F32", [64])}))
@@ -41,7 +41,7 @@ def test_weights_without_a_known_config_tell_the_number_and_no_shape(tmp_path: P
     assert (facts.params, facts.architecture, facts.problem) == (30007, None, "")
 
 
-def test_a_model_in_the_hubs_cache_is_read_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_in_the_hubs_cache_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "hub" / "models--me--mine"
     (folder / "refs").mkdir(parents=True)
     (folder / "refs" / "main").write_text("abcdef1234")
@@ -52,7 +52,7 @@ def test_a_model_in_the_hubs_cache_is_read_there(tmp_path: Path, monkeypatch: py
     assert read_model("me/mine", None, "/nowhere").params == PARAMS
 
 
-def test_a_model_that_comes_with_dstui_needs_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_included_model_needs_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     assert read_model("meta-llama/Llama-2-7b-hf", None, str(tmp_path)).params == 6_738_415_616
 
@@ -85,7 +85,7 @@ def test_each_of_several_models_is_read_by_its_name() -> None:
         ("model.safetensors.index.json", b'{"weight_map": {"a": "gone.safetensors"}}', "is missing"),
     ],
 )
-def test_a_file_that_tells_nothing_is_a_sentence(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+def test_useless_file_gives_a_message(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     (tmp_path / name).write_bytes(content)
     facts = read_model(".", None, str(tmp_path))
     assert facts.params is None and says in facts.problem
@@ -100,7 +100,7 @@ def test_a_file_that_tells_nothing_is_a_sentence(tmp_path: Path, name: str, cont
         (None, 1e30, "more than any model has"),
     ],
 )
-def test_a_model_that_is_not_there_is_a_sentence(
+def test_missing_model_gives_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str | None, params: float | None, says: str
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
@@ -108,11 +108,11 @@ def test_a_model_that_is_not_there_is_a_sentence(
     assert facts.params is None and says in facts.problem
 
 
-def test_a_number_beside_a_model_that_is_not_there_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parameter_count_beside_a_missing_model_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     assert read_model("no/such-model", 7e9, str(tmp_path)).params == 7 * 10**9
 
 
-def test_a_pipe_in_place_of_the_weights_is_not_waited_for(tmp_path: Path) -> None:
+def test_pipe_in_place_of_the_weights_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.safetensors")
     assert read_model(str(tmp_path / "model.safetensors"), None, "/").problem

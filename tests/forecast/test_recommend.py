@@ -1,4 +1,4 @@
-"""The recommendation: read and defended for six machines and four models, and what every row promises."""
+"""Recommendations for six machines and four models, each justified, and what every row guarantees."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MACHINES: dict[str, tuple[Machine, int]] = {
 SAMPLES = 128
 
 BEST = [
-    # machine, model, the first row: stage, optimizer, weights, activations kept; why it is right
+    # machine, model, the first row: stage, optimizer, weights, activations kept; the reason
     ("1 x 24 GB", "1B", (2, "cpu", "none", True), "16 bytes a parameter are 20 GB before any activation; in RAM it is stage 2 that copies least"),
     ("2 x 24 GB, PCIe", "1B", (1, "none", "none", True), "half of the states each leave room; once a step over PCIe is cheaper than the CPU's optimizer"),
     ("2 x 24 GB, PCIe", "7B", (3, "cpu", "none", False), "13.5 GB of weights on each GPU leave too little: weights spread, optimizer in RAM, and that only just"),
@@ -63,7 +63,7 @@ NOTHING = [
 ]
 
 
-def asked(machine: str, model: str, **sets: object) -> tuple[Plan, RankedPlans]:
+def ranked(machine: str, model: str, **sets: object) -> tuple[Plan, RankedPlans]:
     where, nodes = MACHINES[machine]
     ranks = len(where.gpus) * nodes
     given = plan(MODELS[model], stage=2, steps=SAMPLES // ranks, nodes=nodes, **sets)
@@ -71,31 +71,29 @@ def asked(machine: str, model: str, **sets: object) -> tuple[Plan, RankedPlans]:
 
 
 @pytest.mark.parametrize(("machine", "model", "best", "because"), BEST, ids=[f"{m} on {w}" for w, m, *_ in BEST])
-def test_the_first_row_is_the_plan_that_somebody_who_knows_would_take(
-    machine: str, model: str, best: tuple[object, ...], because: str
-) -> None:
-    row = asked(machine, model)[1].rows[0]
+def test_first_row_is_the_plan_of_an_expert(machine: str, model: str, best: tuple[object, ...], because: str) -> None:
+    row = ranked(machine, model)[1].rows[0]
     s = row.setup
     assert (s.stage, s.optimizer_offload, s.param_offload, not s.checkpointing) == best, because
 
 
 @pytest.mark.parametrize(("machine", "model", "ways"), NOTHING, ids=[f"{m} on {w}" for w, m, *_ in NOTHING])
-def test_where_nothing_fits_the_nearest_ways_out_are_said(machine: str, model: str, ways: tuple[str, ...]) -> None:
-    found = asked(machine, model)[1]
+def test_closest_alternatives_are_reported_if_nothing_fits(machine: str, model: str, ways: tuple[str, ...]) -> None:
+    found = ranked(machine, model)[1]
     assert not found.rows and found.candidates > 900
     assert len(found.ways) == len(ways)
     assert all(expected in way for expected, way in zip(ways, found.ways, strict=True)), found.ways
 
 
-def test_every_pair_of_machine_and_model_is_in_one_of_the_tables() -> None:
+def test_every_pair_of_machine_and_model_is_in_a_table() -> None:
     assert {(w, m) for w, m, *_ in BEST} | {(w, m) for w, m, *_ in NOTHING} == {(w, m) for w in MACHINES for m in MODELS}
 
 
 @pytest.mark.parametrize(
     ("machine", "model"), [("2 x 24 GB, PCIe", "1B"), ("8 x H100", "7B"), ("8 x H100", "70B"), ("2 x 8 x A100", "13B")]
 )
-def test_a_row_that_is_applied_gives_a_plan_without_errors_that_needs_what_the_row_says(machine: str, model: str) -> None:
-    given, found = asked(machine, model)
+def test_applied_row_gives_a_valid_plan_with_the_rows_memory(machine: str, model: str) -> None:
+    given, found = ranked(machine, model)
     where = MACHINES[machine][0]
     for row in found.rows:
         applied = given.patch(row.patch)
@@ -107,34 +105,34 @@ def test_a_row_that_is_applied_gives_a_plan_without_errors_that_needs_what_the_r
         assert "# the wizard's" in applied.text
 
 
-def test_what_surely_fits_comes_before_what_only_just_does_and_the_faster_first() -> None:
-    rows = asked("8 x H100", "7B")[1].rows
+def test_certain_fits_come_before_tight_ones_and_faster_ones_first() -> None:
+    rows = ranked("8 x H100", "7B")[1].rows
     verdicts = [row.verdict for row in rows]
     assert verdicts == sorted(verdicts, key=("fits", "tight").index)
     sure = [row.speed.tokens for row in rows if row.verdict == "fits" and row.speed]
     assert all(later < earlier * 1.06 for earlier, later in pairwise(sure))
 
 
-def test_torchs_adam_gives_way_to_deepspeeds_where_the_optimizer_goes_to_ram() -> None:
-    given, found = asked("8 x H100", "70B", deepspeed__optimizer__params__torch_adam=True)
+def test_torchs_adam_becomes_deepspeeds_with_optimizer_offload() -> None:
+    given, found = ranked("8 x H100", "70B", deepspeed__optimizer__params__torch_adam=True)
     applied = given.patch(found.rows[0].patch)
     assert applied.get("deepspeed.optimizer.params") == {"lr": 1e-4}
     assert applied.get("deepspeed.zero_optimization.offload_optimizer.device") == "cpu"
 
 
-def test_a_batch_that_the_trainer_fills_stays_the_trainers() -> None:
+def test_batch_filled_by_the_trainer_stays_the_trainers() -> None:
     auto = plan(stage=2, deepspeed__train_micro_batch_size_per_gpu="auto", deepspeed__gradient_accumulation_steps="auto")
     found = recommend(auto.set("job.integration", "trainer"), facts(), EIGHT_H100)
     assert found.rows
     assert not any("batch" in operation["path"] for row in found.rows for operation in row.patch)
 
 
-def test_a_search_of_a_large_batch_has_ten_thousand_candidates() -> None:
+def test_search_of_a_large_batch_has_ten_thousand_candidates() -> None:
     given = plan(stage=3, micro=24, steps=105, nodes=2)
     assert recommend(given, facts(), TWO_NODES).candidates >= 10_000
 
 
-def test_without_a_machine_the_order_is_said_to_be_another_than_speed() -> None:
+def test_order_without_a_machine_is_reported_as_not_by_speed() -> None:
     of_size, of_machine = recommend(plan(), facts(), Machine.unprobed(), gpu_memory=80 * GB), recommend(plan(), facts(), EIGHT_H100)
     assert (of_size.ordered_by, of_machine.ordered_by) == ("simplicity", "speed")
     assert "simplest first" in of_size.order and "fastest first" in of_machine.order
@@ -147,17 +145,17 @@ def test_without_a_machine_the_order_is_said_to_be_another_than_speed() -> None:
         (lambda: recommend(plan(), facts(), Machine.unprobed()), "--gpu-memory"),
     ],
 )
-def test_what_cannot_be_searched_is_said(found: object, says: str) -> None:
+def test_plan_that_cannot_be_searched_is_reported(found: object, says: str) -> None:
     answer = found()  # type: ignore[operator]
     assert says in answer.problem and not answer.rows
 
 
-def test_ranks_on_cpus_and_bare_numbers_are_searched_too() -> None:
+def test_cpu_ranks_and_parameter_counts_are_searched() -> None:
     assert recommend(plan("openai-community/gpt2"), facts("openai-community/gpt2"), NO_GPU).rows
     assert recommend(plan(), facts_of_params(7e9), EIGHT_H100).rows
 
 
-def test_a_plan_that_does_not_fit_is_a_finding_with_the_nearest_plan_that_does() -> None:
+def test_misfit_is_a_finding_with_the_closest_fitting_plan() -> None:
     given = plan(stage=0, micro=4)
     (finding,) = findings_of(given, facts(), EIGHT_H100)
     assert (finding.code, finding.severity, finding.path, finding.line) == ("FC001", "warning", "deepspeed.zero_optimization", 10)
@@ -168,12 +166,12 @@ def test_a_plan_that_does_not_fit_is_a_finding_with_the_nearest_plan_that_does()
     assert findings_of(better, facts(), EIGHT_H100) == []
 
 
-def test_where_no_change_is_enough_the_finding_says_what_would_be() -> None:
+def test_finding_says_what_would_be_enough_if_no_change_is() -> None:
     finding = findings_of(plan(MODELS["70B"], stage=3), facts(MODELS["70B"]), FOUR_A100)[0]
     assert finding.fix and finding.fix.patch is None and "16 of these GPUs" in finding.fix.text
 
 
-def test_ram_and_disks_that_are_too_small_are_findings_of_their_own() -> None:
+def test_insufficient_ram_and_disk_are_separate_findings() -> None:
     offload = {"device": "cpu"}
     found = findings_of(plan(stage=2, deepspeed__zero_optimization__offload_optimizer=offload), facts(), ONE_4090)
     assert "FC002" in {finding.code for finding in found}
@@ -182,7 +180,7 @@ def test_ram_and_disks_that_are_too_small_are_findings_of_their_own() -> None:
     assert "FC003" in {finding.code for finding in findings_of(big, facts("meta-llama/Llama-3.1-405B"), EIGHT_H100)}
 
 
-def test_where_only_loading_needs_too_much_ram_the_way_out_is_to_load_less() -> None:
+def test_loading_less_is_advised_if_only_loading_needs_too_much_ram() -> None:
     small = replace(FOUR_A100, host=replace(FOUR_A100.host, memory_total=48 * GB, memory_available=48 * GB))
     model = "meta-llama/Llama-3.1-8B"
     given = plan(model, stage=2)

@@ -1,4 +1,4 @@
-"""Edges of a setup, and of the largest model that fits."""
+"""Edge cases of a setup, and of the largest model that fits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dstui.plan.model import Model
 
 
 @pytest.mark.parametrize("given, attention", [(None, "sdpa"), ("sdpa", "sdpa"), ("eager", "eager"), ("flash", "flash")])
-def test_the_attention_is_the_plans_or_sdpa(given: str | None, attention: str) -> None:
+def test_attention_is_the_plans_or_sdpa(given: str | None, attention: str) -> None:
     setup, _ = setup_of({}, Model(attention=given), "deepspeed", ranks=1, nodes=1, hidden=None)
     assert setup.attention == attention
 
 
-def test_where_nothing_fits_the_largest_model_has_no_parameters() -> None:
+def test_largest_model_has_no_parameters_if_nothing_fits() -> None:
     plan = load(
         "version: 1\ndeepspeed: {train_micro_batch_size_per_gpu: 100000, bf16: {enabled: true}}\nmodel: {sequence_length: 100000}\n"
     )

@@ -1,6 +1,6 @@
-"""Model states against DeepSpeed itself: two CPU ranks train, and every tensor that they hold is counted.
+"""Model states compared to DeepSpeed: two CPU ranks train, and every tensor that they hold is counted.
 
-The whole grid of stage, precision, optimizer and offload is tests/long/test_forecast_ranks.py; this is a sample of it.
+This is a sample; tests/long/test_forecast_ranks.py has the grid of stages, precisions, optimizers and offload.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SMALL = {**GPT2, "n_layer": 2}
 
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[Ranks]:
-    """One child for all: its imports take longer than a training."""
+    """Start one child for all tests: its imports take longer than a training."""
     with Ranks() as child:
         yield child
 

@@ -30,7 +30,7 @@ OUTPUT = 64 << 20
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     """The result of a command. `status` is negative if a signal ended it."""
 
     status: int
@@ -57,14 +57,14 @@ class Forked:
         """Set the limits of each command: bytes of address space, CPU seconds and wall seconds."""
         self._limits = (memory, cpu, deadline)
 
-    def run(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, *, own: bool = False) -> Ran:
+    def run(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, *, own: bool = False) -> CommandResult:
         """Run `dstui WORDS` in a folder, with `env` added to the environment. `own`: start an interpreter for it, as a user does."""
         child = _interpreter(os.getpid())
         assert child.stdin and child.stdout
         order = (list(words), str(cwd), {**os.environ, **(env or {})}, self._limits, own)
         child.stdin.write(base64.b64encode(pickle.dumps(order)) + b"\n")
         child.stdin.flush()
-        ran: Ran = Ran(**pickle.loads(base64.b64decode(child.stdout.readline())))
+        ran: CommandResult = CommandResult(**pickle.loads(base64.b64decode(child.stdout.readline())))
         return ran
 
 

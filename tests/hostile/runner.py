@@ -17,7 +17,7 @@ from typing import Any
 
 from dstui.jobs.store.processes import find
 from dstui.jobs.store.records import ProcessRecord
-from tests.hostile.forked import UNCAUGHT, Forked, Ran
+from tests.hostile.forked import UNCAUGHT, CommandResult, Forked
 from tests.hostile.words import prepare
 
 MEMORY = 1 << 30
@@ -72,7 +72,7 @@ def run_many(seeds: Iterable[int], folder: Path, tell: Callable[[str], Any] = la
     return outcome
 
 
-def result_violations(words: list[str], ran: Ran) -> Iterator[str]:
+def result_violations(words: list[str], ran: CommandResult) -> Iterator[str]:
     """Yield what is wrong with a command's result."""
     if ran.status == UNCAUGHT or any(sign in ran.err for sign in IN_A_THREAD):
         yield "a traceback"
@@ -116,7 +116,7 @@ def listing(folder: Path) -> list[tuple[str, int, int]]:
     return sorted(found)
 
 
-def note(outcome: Outcome, seed: int, words: list[str], ran: Ran) -> None:
+def note(outcome: Outcome, seed: int, words: list[str], ran: CommandResult) -> None:
     """Count a command."""
     outcome.ran[
         f"{words[0] if words[:1] and words[0] in (*READ_ONLY, '--headless', 'render', 'machine', 'bundle', 'stop', 'doctor') else 'else'} {ran.status}"

@@ -1,4 +1,4 @@
-"""A SLURM on the pretend hosts with accounting: slurmdbd, and its MariaDB, on login."""
+"""SLURM with accounting on the test hosts: slurmdbd and its MariaDB run on login."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PartitionName=all Nodes={hosts} Default=YES MaxTime=INFINITE State=UP
 PartitionName=short Nodes={hosts} MaxTime=1 PriorityTier=5 State=UP
 """
 REPLACED = {"SelectTypeParameters=CR_Core": "SelectTypeParameters=CR_Core_Memory", "TaskPlugin=task/none": "TaskPlugin=task/cgroup"}
-"""Memory is given out and limited by cgroups, so that the kernel ends a job that uses more than it asked for."""
+"""Cgroups allocate and limit memory, so that the kernel ends a job that uses more than it requested."""
 MEMORY = """\
 cd /sys/fs/cgroup && mkdir limits memory && mount -t cgroup -o memory cgroups limits && mkdir limits/{name} && mount --bind limits/{name} memory
 """
@@ -44,7 +44,7 @@ GRANT = "CREATE USER slurm@'%' IDENTIFIED BY 'farm';\nGRANT ALL ON farm.* TO slu
 
 
 def missing() -> str:
-    """Why there can be no accounting here; empty where there can."""
+    """Return why accounting is impossible here; empty if it is possible."""
     absent = [program for program in NEEDED if not shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin")]
     if Path("/proc/cgroups").read_text().find("\nmemory\t") < 0:
         return "a job's memory is limited by cgroups of version 1, which this kernel has not"
@@ -52,15 +52,15 @@ def missing() -> str:
 
 
 def configuration() -> str:
-    """slurm.conf, its holes still open."""
+    """Return slurm.conf as a template."""
     head = slurming.CONFIGURATION.partition("PartitionName=")[0]
     for without, accounted in REPLACED.items():
         head = head.replace(without, accounted)
     return head + CONFIGURATION
 
 
-class Accounted(slurming.Slurm):
-    """SLURM with accounting, in which root may use the account `physics`. What it writes is below `state`."""
+class SlurmWithAccounting(slurming.Slurm):
+    """SLURM with accounting, in which root may use the account `physics`. Its files are below `state`."""
 
     def before_controller(self) -> None:
         """Limit memory; start the database and slurmdbd, and register the cluster."""
@@ -73,7 +73,7 @@ class Accounted(slurming.Slurm):
         config.write_text(DATABASE.format(state=self.state))
         config.chmod(0o600)  # slurmdbd refuses another mode
         common = ["--no-defaults", f"--datadir={data}", "--user=root"]
-        bare = ["--auth-root-authentication-method=normal", "--skip-test-db"]  # without anonymous users, who would go before `slurm`
+        bare = ["--auth-root-authentication-method=normal", "--skip-test-db"]  # without anonymous users, who would precede `slurm`
         subprocess.run(["mariadb-install-db", *common, *bare], check=True, capture_output=True)
         own = ["--bind-address=127.0.0.1", f"--socket={data}/socket", f"--pid-file={data}/pid", f"--init-file={grant}"]
         self._start("mariadbd", self.farm.command("login", ["mariadbd", *common, *own]))
@@ -89,5 +89,5 @@ class Accounted(slurming.Slurm):
             self._on(host, NO_MEMORY)
 
     def add(self, *words: str) -> str:
-        """Add something to the database; what sacctmgr says."""
+        """Add something to the database; return sacctmgr's output."""
         return self.run("sacctmgr", "--immediate", "add", *words)

@@ -1,4 +1,4 @@
-"""Two pretend hosts for the whole session, where they can be made."""
+"""Two test hosts for the whole session, if they can be created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def farm() -> Iterator[farming.Farm]:
-    """Hosts h1 and h2 with the real sshd, and login to start from."""
+    """Start hosts h1 and h2 with the real sshd, and login to start from."""
     if reason := farming.missing():
         pytest.skip(reason)
     with farming.Farm(2) as hosts:

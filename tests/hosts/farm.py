@@ -1,8 +1,8 @@
-"""Pretend hosts on one Linux machine, with the real sshd: for tests of whatever reaches over ssh.
+"""Several hosts on one Linux machine, with the real sshd, for tests of everything that uses ssh.
 
-Each host is a network, PID, UTS, IPC and mount namespace with an address of its own on a bridge that lives in a namespace too, so that
-nothing of the machine's network changes. `login` is the host to start from. Needs root, iproute2, util-linux and openssh-server.
-Everything of a host dies with its process 1.
+Each host consists of network, PID, UTS, IPC and mount namespaces, with an address on a bridge in a namespace of its own, so that the
+machine's network is not changed. `login` is the host to start from. Needs root, iproute2, util-linux and openssh-server. All processes of
+a host die with its process 1.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ GlobalKnownHostsFile /dev/null
 StrictHostKeyChecking yes
 KexAlgorithms curve25519-sha256
 """
-"""The default exchange of keys, which no quantum computer breaks either, takes a fifth of a second of both processors, hundreds of times."""
+"""The default key exchange, which is post-quantum too, takes a fifth of a second on both processors, hundreds of times."""
 
 
 def missing() -> str:
-    """Why there can be no farm here; empty where there can."""
+    """Return why no farm can be created here; empty if it can."""
     if os.geteuid() != 0:
         return "pretend hosts need root, for network namespaces"
     absent = [program for program in NEEDED if not shutil.which(program)]
@@ -59,13 +59,13 @@ def missing() -> str:
     return "" if probe.returncode == 0 else "this container may not make namespaces"
 
 
-def do(*words: str, **options: Any) -> str:
-    """Run a command that must succeed; its output."""
+def run_checked(*words: str, **options: Any) -> str:
+    """Run a command that must succeed, and return its output."""
     return subprocess.run(words, check=True, text=True, capture_output=True, **options).stdout
 
 
 def command_of(pid: int) -> bytes:
-    """A process' command line, each word ended by a NUL; nothing where it has just gone."""
+    """Return a process' command line, each word ended by a NUL; nothing if it has just ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     return b""
@@ -75,7 +75,7 @@ class Farm:
     """`count` hosts named h1, h2, … and login. Use it as a context manager."""
 
     def __init__(self, count: int, *, shared_tmp: bool = False) -> None:
-        """`shared_tmp`: all hosts have the same /tmp, as containers and diskless nodes may."""
+        """Prepare the hosts. `shared_tmp`: all hosts have the same /tmp, as containers and diskless nodes may."""
         self.name = f"dstui{os.getpid()}-{next(NUMBERS)}"
         self.hosts = [f"h{number}" for number in range(1, count + 1)]
         self.addresses = {host: f"10.79.0.{number}" for number, host in enumerate(self.hosts, 1)} | {"login": "10.79.0.250"}
@@ -112,21 +112,21 @@ class Farm:
         shutil.rmtree(self.state, ignore_errors=True)
 
     def namespace(self, host: str) -> str:
-        """The name of a host's network namespace."""
+        """Return the name of a host's network namespace."""
         return f"{self.name}-{host}"
 
     def etc(self, host: str) -> Path:
-        """The files that a host has in /etc instead of this machine's."""
+        """Return the folder with the host's own files of /etc."""
         return Path("/etc/netns") / self.namespace(host)
 
     def _files(self) -> None:
-        do("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.state / "user_key"))
+        run_checked("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.state / "user_key"))
         names = "127.0.0.1 localhost\n" + "".join(f"{address} {host}\n" for host, address in self.addresses.items())
         known = ""
         for host, address in self.addresses.items():
             folder = self.etc(host) / "ssh"
             folder.mkdir(parents=True)
-            do("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "host_key"))
+            run_checked("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "host_key"))
             known += f"{host},{address} {(folder / 'host_key.pub').read_text()}"
             (folder / "authorized_keys").write_text((self.state / "user_key.pub").read_text())
             (folder / "sshd_config").write_text(SSHD)
@@ -139,14 +139,14 @@ class Farm:
 
     def _network(self) -> None:
         switch = self.namespace("switch")
-        do("ip", "netns", "add", switch)
-        do("ip", "-n", switch, "link", "add", "br0", "up", "type", "bridge")
+        run_checked("ip", "netns", "add", switch)
+        run_checked("ip", "-n", switch, "link", "add", "br0", "up", "type", "bridge")
         for host, address in self.addresses.items():
             own = self.namespace(host)
-            do("ip", "netns", "add", own)
-            do("ip", "-n", switch, "link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", own)
-            do("ip", "-n", switch, "link", "set", host, "master", "br0", "up")
-            do("ip", "-n", own, "-batch", "-", input=f"link set lo up\naddr add {address}/24 dev eth0\nlink set eth0 up\n")
+            run_checked("ip", "netns", "add", own)
+            run_checked("ip", "-n", switch, "link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", own)
+            run_checked("ip", "-n", switch, "link", "set", host, "master", "br0", "up")
+            run_checked("ip", "-n", own, "-batch", "-", input=f"link set lo up\naddr add {address}/24 dev eth0\nlink set eth0 up\n")
 
     def _start(self, host: str) -> None:
         namespaces = ["--uts", "--ipc", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child"]
@@ -173,11 +173,11 @@ class Farm:
             time.sleep(0.01)
 
     def pids(self, host: str) -> list[int]:
-        """All processes of a host, as this machine numbers them."""
-        return [int(pid) for pid in do("ip", "netns", "pids", self.namespace(host)).split()]
+        """Return all processes of a host, by the machine's pids."""
+        return [int(pid) for pid in run_checked("ip", "netns", "pids", self.namespace(host)).split()]
 
     def pid(self, host: str) -> int:
-        """Process 1 of a host, as this machine numbers it."""
+        """Return process 1 of a host, by the machine's pid."""
         for pid in self.pids(host):
             words = command_of(pid).split(b"\0")
             if words[1:3] == [__file__.encode(), host.encode()]:
@@ -185,7 +185,7 @@ class Farm:
         raise LookupError(host)
 
     def command(self, host: str, words: Sequence[str]) -> list[str]:
-        """A command line that runs on a host."""
+        """Return a command line that runs words on a host."""
         return ["nsenter", "-t", str(self.pid(host)), "-n", "-u", "-i", "-p", "-m", f"-w{Path.cwd()}", "--", *words]
 
     def run(self, host: str, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -193,19 +193,19 @@ class Farm:
         return subprocess.run(self.command(host, words), text=True, capture_output=True, check=False, **options)
 
     def power_off(self, host: str) -> None:
-        """End a host for good: nobody hears a last word of it."""
+        """Kill a host without any last message."""
         self.cable(host, plugged=False)
         os.killpg(self.processes[host].pid, signal.SIGKILL)
         self.processes[host].wait()
 
     def cable(self, host: str, *, plugged: bool) -> None:
-        """Pull a host's cable, or plug it in again."""
-        do("ip", "-n", self.namespace("switch"), "link", "set", host, "up" if plugged else "down")
+        """Unplug a host's cable, or plug it in again."""
+        run_checked("ip", "-n", self.namespace("switch"), "link", "set", host, "up" if plugged else "down")
 
 
 @contextlib.contextmanager
 def etc(farm: Farm, host: str, name: str, text: str) -> Iterator[None]:
-    """Another content of a file in /etc/ssh of a host, for a while. It is written in place: the file is mounted."""
+    """Replace the content of a file in /etc/ssh of a host for a while. It is written in place, since the file is mounted."""
     file = farm.etc(host) / "ssh" / name
     before = file.read_text()
     file.write_text(text)
@@ -216,49 +216,49 @@ def etc(farm: Farm, host: str, name: str, text: str) -> Iterator[None]:
 
 
 def forced(farm: Farm, command: str) -> str:
-    """authorized_keys by which every login runs only this command."""
+    """Return an authorized_keys with which every login runs only this command."""
     return f'command="{command}" ' + (farm.state / "user_key.pub").read_text()
 
 
-def own_temporary_folder(shared_by_all: str) -> None:
-    """/tmp is each host's own (or this folder, which all of them have), but for what all hosts share: pytest's folders, and the project and its Python where they lie there."""
+def mount_temporary_folder(shared_by_all: str) -> None:
+    """Give each host its own /tmp (or this shared folder), except for pytest's folders, the project and its Python, which all hosts share."""
     (Path("/tmp") / f"pytest-of-{getpass.getuser()}").mkdir(exist_ok=True)
     places = (Path("/tmp") / f"pytest-of-{getpass.getuser()}", Path(__file__).resolve().parents[2], Path(sys.prefix).resolve())
     shared = {place: os.open(place, os.O_PATH | os.O_DIRECTORY) for place in places if place.is_relative_to("/tmp")}
     if shared_by_all:
-        do("mount", "--bind", shared_by_all, "/tmp")
+        run_checked("mount", "--bind", shared_by_all, "/tmp")
     else:
-        do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp")
+        run_checked("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp")
     for place, before in shared.items():
         place.mkdir(parents=True, exist_ok=True)
-        do("mount", "--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{before}", str(place))
+        run_checked("mount", "--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{before}", str(place))
         os.close(before)
 
 
-def bare_shell() -> None:
-    """What this machine's user has a shell do at each login, which may take longer than all that is asked of it, is not done on the hosts."""
-    home = Path(pwd.getpwuid(os.getuid()).pw_dir)  # sshd's idea of a home, whatever $HOME says here
+def hide_shell_start_files() -> None:
+    """Hide the user's shell start files from the hosts; they may take longer than the commands."""
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)  # sshd uses this home, whatever $HOME says
     for file in (home / name for name in (".bashrc", ".bash_profile", ".bash_login", ".profile")):
         if file.exists():
-            do("mount", "--bind", "/dev/null", str(file))
+            run_checked("mount", "--bind", "/dev/null", str(file))
 
 
-def operations_of_the_session() -> None:
-    """Mount the operations that the test session has compiled over those of this machine's user: see tests/session_home.py."""
+def mount_session_operations() -> None:
+    """Mount the operations that the test session compiled over those of this machine's user; see tests/session_home.py."""
     kept, seen = (home / ".cache/torch_extensions" for home in (Path.home(), Path(pwd.getpwuid(os.getuid()).pw_dir)))
     if kept.is_dir() and kept != seen:
         seen.mkdir(parents=True, exist_ok=True)
-        do("mount", "--bind", str(kept.resolve()), str(seen))
+        run_checked("mount", "--bind", str(kept.resolve()), str(seen))
 
 
-def be_a_host(name: str, shared_tmp: str) -> None:
-    """Process 1: a host name, a /dev/shm and compiled operations of its own, no start files of a shell, sshd, and reaping for ever."""
+def run_host(name: str, shared_tmp: str) -> None:
+    """Run as process 1 of a host: set its name, mount its /dev/shm and compiled operations, start sshd, and reap children."""
     socket.sethostname(name)
-    do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm")
-    bare_shell()
-    operations_of_the_session()
+    run_checked("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm")
+    hide_shell_start_files()
+    mount_session_operations()
     if name != "login":
-        own_temporary_folder(shared_tmp)
+        mount_temporary_folder(shared_tmp)
     subprocess.Popen(["/usr/sbin/sshd", "-D", "-e"], cwd="/")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps for us
     while True:
@@ -266,4 +266,4 @@ def be_a_host(name: str, shared_tmp: str) -> None:
 
 
 if __name__ == "__main__":
-    be_a_host(sys.argv[1], sys.argv[2])
+    run_host(sys.argv[1], sys.argv[2])

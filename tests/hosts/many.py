@@ -1,6 +1,6 @@
-"""Many hosts on one machine: an `ssh` that starts the agent in namespaces of its own, and a "python" whose launcher plays a host's ranks.
+"""Many hosts on one machine: an `ssh` that starts the agent in namespaces, and a "python" whose launcher simulates a host's ranks.
 
-Nothing is trained and no rank is a process, but agents, frames, records, logs and stopping are the real ones.
+Nothing is trained and no rank is a process, but agents, frames, records, logs and stops are real.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ exec {real} {play} "$@"
 
 
 def make(folder: Path) -> tuple[Path, Path]:
-    """The folder of this `ssh`, and this interpreter."""
+    """Return the folder of this `ssh`, and this interpreter."""
     programs = folder / "programs"
     programs.mkdir()
     python = folder / "python"
@@ -40,7 +40,7 @@ def make(folder: Path) -> tuple[Path, Path]:
 
 
 def play(words: list[str]) -> None:
-    """A host's ranks: their records; then so many lines a second from each, for so many seconds; then nothing until they are told to end."""
+    """Simulate a host's ranks: write their records, then lines at a rate for some seconds, then wait for SIGTERM."""
     shim = next(place for place, word in enumerate(words) if word.endswith("/shim.py"))
     folder, tag = Path(words[shim + 1]), words[shim + 2]
     slots, rate, seconds = (int(word) for word in words[-3:])

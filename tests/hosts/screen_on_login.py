@@ -1,4 +1,4 @@
-"""The screen on the host login, on a Plan of the hosts h1 and h2."""
+"""The TUI on the host login, with a Plan for the hosts h1 and h2."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from far import BEHAVE
 from farm import Farm
+from remote_job import BEHAVE
 
 from dstui.jobs.store.folder import JobFolder
 from tests.terminal import Terminal
@@ -21,7 +21,7 @@ Start = Callable[..., Terminal]
 
 @pytest.fixture
 def start(farm: Farm, tmp_path: Path) -> Iterator[Start]:
-    """dstui on a Plan of two hosts, in a terminal on login; what it started is stopped."""
+    """Return a function that starts dstui on login with a Plan of two hosts, in a terminal. Jobs are stopped afterwards."""
     opened: list[Terminal] = []
 
     def begin(*behaviour: str, job: str = "", cluster: str = "") -> Terminal:
@@ -51,7 +51,7 @@ def start(farm: Farm, tmp_path: Path) -> Iterator[Start]:
 
 
 def launch(terminal: Terminal) -> None:
-    """From the form to the run, past whatever the hosts lack."""
+    """Go from the form to the run, confirming all questions."""
     terminal.press("8")
     terminal.wait("Before the launch", "l launch")
     terminal.settle()
@@ -64,12 +64,12 @@ def launch(terminal: Terminal) -> None:
 
 
 def stop(terminal: Terminal) -> None:
-    """Stop the job, and say yes."""
+    """Stop the job and confirm."""
     terminal.press("s")
     terminal.wait("y  stop it")
     terminal.press("y")
 
 
 def job_of(path: Path) -> JobFolder:
-    """The job that was launched."""
+    """Return the launched job."""
     return JobFolder(wait_for(lambda: next(iter(path.glob("dstui_runs/*")), None)))

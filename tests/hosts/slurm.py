@@ -1,6 +1,6 @@
-"""A real SLURM on the pretend hosts: munged, slurmctld on login, a slurmd on each host. No systemd, no accounting.
+"""A real SLURM on the test hosts: munged, slurmctld on login, a slurmd on each host. No systemd, no accounting.
 
-Where the kernel lets us, slurmd tracks processes by cgroup as real clusters do: whatever a step has started is killed when the step ends.
+If the kernel allows, slurmd tracks processes by cgroup as real clusters do: whatever a step has started is killed when the step ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PartitionName=all Nodes={hosts} Default=YES MaxTime=INFINITE State=UP
 
 
 def missing() -> str:
-    """Why there can be no SLURM here; empty where there can."""
+    """Return why SLURM cannot run here; empty if it can."""
     absent = [program for program in NEEDED if not shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin")]
     return f"SLURM needs {', '.join(absent)}" if absent else ""
 
@@ -64,7 +64,7 @@ done
 
 
 class Slurm:
-    """SLURM on a farm. Use it as a context manager; `run` then runs a command on login as a user of SLURM would."""
+    """SLURM on a farm. Use it as a context manager; `run` runs a command on login as a user of SLURM would."""
 
     def __init__(self, farm: Farm, state: Path) -> None:
         self.farm, self.state = farm, state
@@ -101,11 +101,11 @@ class Slurm:
         living = [host for host in self.farm.hosts if self.farm.processes[host].poll() is None]
         for host in living:
             self._on(host, NO_FREEZER)
-        for host in self.farm.hosts:  # also of one that was switched off: all have the same hierarchy
+        for host in self.farm.hosts:  # also of a host that was switched off: all share one hierarchy
             self._on(living[0], NO_CGROUPS, of=host)
 
     def _on(self, host: str, script: str, of: str = "") -> bool:
-        """Whether a script of the shell succeeds on a host; {name} is that of its own cgroup, or of another host's."""
+        """Return whether a shell script succeeds on a host; {name} is its own cgroup, or another host's."""
         return self.farm.run(host, "sh", "-c", script.format(name=f"{self.farm.name}-{of or host}")).returncode == 0
 
     def _start(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
@@ -115,24 +115,24 @@ class Slurm:
         return self.processes[-1]
 
     def before_controller(self) -> None:
-        """Start what slurmctld needs: nothing."""
+        """Start what slurmctld needs; here nothing."""
 
     def start_controller(self) -> None:
-        """Start slurmctld on login, with the state that an earlier one has left."""
+        """Start slurmctld on login with the state of an earlier one."""
         self.controller = self._start("slurmctld", self.farm.command("login", ["slurmctld", "-D", "-i"]))
 
     def stop_controller(self) -> None:
-        """End slurmctld, as an update of it does."""
+        """Stop slurmctld, as an update does."""
         self.farm.run("login", "scontrol", "shutdown", "slurmctld", env=self.variables)
         self.controller.wait(timeout=60)
 
     def run(self, *words: str, timeout: float = 60) -> str:
-        """A command on login; its output."""
+        """Run a command on login and return its output."""
         ran = self.farm.run("login", *words, env=self.variables, timeout=timeout)
         return ran.stdout + ran.stderr
 
     def _wait(self, seconds: float = 60) -> None:
-        """Until every node is idle."""
+        """Wait until every node is idle."""
         deadline = time.monotonic() + seconds
         while self.run("sinfo", "-h", "-o", "%T %D").split() != ["idle", str(len(self.farm.hosts))]:
             if time.monotonic() > deadline:
@@ -141,14 +141,14 @@ class Slurm:
             time.sleep(0.1)
 
     def jobs(self) -> list[str]:
-        """What squeue lists: the names of all jobs."""
+        """Return the names of all jobs in squeue."""
         return self.run("squeue", "--noheader", "--format=%j").split()
 
     def state_of(self, job: str) -> str:
-        """PENDING, RUNNING, COMPLETED, …"""
+        """Return a job's state, such as PENDING, RUNNING or COMPLETED."""
         return self.facts_of(job).get("JobState", "")
 
     def facts_of(self, job: str) -> dict[str, str]:
-        """What `scontrol show job` says: JobState, Restarts, Requeue, …"""
+        """Return what `scontrol show job` prints: JobState, Restarts, Requeue and so on."""
         words = self.run("scontrol", "show", "job", job).split()
         return {name: value for name, equals, value in (word.partition("=") for word in words) if equals}

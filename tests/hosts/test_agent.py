@@ -1,4 +1,4 @@
-"""The agent of a host as a process, told what to do as over a connection."""
+"""The agent of a host as a process, with the input of a connection."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dstui.hosts.connection import BOOT, source
 from tests.waiting import wait_for
 
 
-def begun(folder: Path, command: str, **more: Any) -> subprocess.Popen[bytes]:
-    """An agent whose connection has ended after it had started a command of the shell."""
+def start_agent(folder: Path, command: str, **more: Any) -> subprocess.Popen[bytes]:
+    """Start an agent whose connection ends after it has started a shell command."""
     agent = subprocess.Popen([sys.executable, "-u", "-I", "-S", "-c", BOOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     place = {"folder": "/tmp/dstui-tag", "name": folder.name, "known": str(folder), "ranks": []}
     opening = {**place, "tag": "tag", "attempt": 1, "have": {}, "make": True, "files": {}, "needs": {}, "stays": False}
@@ -32,13 +32,13 @@ def begun(folder: Path, command: str, **more: Any) -> subprocess.Popen[bytes]:
     return agent
 
 
-def test_an_agent_ends_with_its_connection_but_in_a_step_of_slurm_only_after_what_it_has_started(tmp_path: Path) -> None:
+def test_agent_ends_with_its_connection_but_in_a_slurm_step_after_its_child(tmp_path: Path) -> None:
     go = tmp_path / "go"
     command = f"until test -e {go}; do sleep 0.05; done"
-    stays, leaves = begun(tmp_path / "stays", command, stays=True), begun(tmp_path / "leaves", command)
+    stays, leaves = start_agent(tmp_path / "stays", command, stays=True), start_agent(tmp_path / "leaves", command)
     try:
         assert leaves.wait(20) == 0
-        stays.send_signal(signal.SIGTERM)  # by which SLURM announces the end of a step
+        stays.send_signal(signal.SIGTERM)  # how SLURM announces the end of a step
         assert stays.poll() is None and not (tmp_path / "stays/ended-1").exists()
     finally:
         go.touch()
@@ -51,7 +51,7 @@ def has_ended(gauge: Gauge) -> bool:
     return gauge.newest() == b"" and gauge.process is None
 
 
-def test_what_tells_of_the_gpus_may_end_by_itself_and_is_ended_once(tmp_path: Path) -> None:
+def test_gpu_monitor_may_end_by_itself_and_is_ended_once(tmp_path: Path) -> None:
     for python in (sys.executable, str(tmp_path / "none")):
         gauge = Gauge(python, str(tmp_path / "gone.py"))
         wait_for(partial(has_ended, gauge))

@@ -1,4 +1,4 @@
-"""What an agent says is believed only as far as it was asked: a host may be broken, or lie."""
+"""Messages of an agent are only accepted within the limits of its role: a host may be broken or malicious."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from dstui.jobs.store.records import JobStatus, RankStatus
 
 
 def frame(what: str, data: bytes = b"", **facts: Any) -> bytes:
-    """As the agent sends it."""
+    """Return a frame as the agent sends it."""
     return json.dumps({**facts, "is": what, "size": len(data)}).encode() + b"\n" + data
 
 
 @pytest.mark.parametrize("cut", [1, 7, 4096])
-def test_frames_come_out_whole_however_they_are_cut_and_after_whatever_a_shell_prints(cut: int) -> None:
+def test_frames_are_complete_however_they_are_split_and_after_shell_output(cut: int) -> None:
     stream = b"Welcome to h1\n" + READY + frame("log", b"a\nb", file="logs/rank_0.log", at=3) + frame("beat", time=1.5)
     frames, found = AgentFrames(), []
     for at in range(0, len(stream), cut):
@@ -54,12 +54,12 @@ def test_frames_come_out_whole_however_they_are_cut_and_after_whatever_a_shell_p
         b"[" * 10000 + b"\n",
     ],
 )
-def test_what_is_no_message_ends_the_connection(said: bytes) -> None:
+def test_invalid_message_ends_the_connection(said: bytes) -> None:
     with pytest.raises(FrameError):
         list(AgentFrames().feed(READY + said))
 
 
-def test_a_shell_that_prints_without_end_is_no_agent() -> None:
+def test_endless_shell_output_is_no_agent() -> None:
     frames = AgentFrames()
     with pytest.raises(FrameError, match="endless output"):
         for _ in range(3):
@@ -68,7 +68,7 @@ def test_a_shell_that_prints_without_end_is_no_agent() -> None:
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Mirror:
-    """Of a job with rank 0 on h1 and rank 1 on h2."""
+    """Return the mirror of a job with rank 0 on h1 and rank 1 on h2."""
     folder = JobFolder(tmp_path / "job")
     folder.prepare(1)
     return Mirror(folder, "tag", JobStatus("running", "tag", ranks={0: RankStatus("h1"), 1: RankStatus("h2")}))
@@ -87,14 +87,14 @@ def mirror(tmp_path: Path) -> Mirror:
         "attempts/0/logs/rank_1.log",
     ],
 )
-def test_a_host_writes_only_the_files_of_its_own_ranks(mirror: Mirror, name: str) -> None:
+def test_host_writes_only_files_of_its_own_ranks(mirror: Mirror, name: str) -> None:
     before = sorted(mirror.folder.path.rglob("*"))
     with pytest.raises(FrameError, match="not a file of its ranks"):
         mirror.log("h2", name, 0, b"lie")
     assert sorted(mirror.folder.path.rglob("*")) == before
 
 
-def test_bytes_that_come_twice_are_there_once_and_a_gap_is_refused(mirror: Mirror) -> None:
+def test_repeated_bytes_are_written_once_and_a_gap_is_refused(mirror: Mirror) -> None:
     mirror.log("h2", "logs/rank_1.log", 0, b"one\ntwo\n")
     mirror.log("h2", "logs/rank_1.log", 4, b"two\nthree\n")
     mirror.log("h2", "logs/rank_1.log", 0, b"one\n")
@@ -104,7 +104,7 @@ def test_bytes_that_come_twice_are_there_once_and_a_gap_is_refused(mirror: Mirro
         mirror.log("h2", "logs/rank_1.log", 20, b"later")
 
 
-def test_a_link_in_the_place_of_a_log_is_not_followed(mirror: Mirror, tmp_path: Path) -> None:
+def test_link_in_place_of_a_log_is_not_followed(mirror: Mirror, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     mirror.folder.log(1).symlink_to(tmp_path / "precious")
     with pytest.raises(OSError, match="symbolic"):
@@ -127,22 +127,22 @@ RECORD = {
 
 
 @pytest.mark.parametrize("wrong", [{"rank": 0}, {"tag": "another"}, {"exit_code": 300}, {"pid": "5"}, {"master": ["a/b", "1"]}])
-def test_a_record_of_another_rank_or_job_is_refused(mirror: Mirror, wrong: dict[str, Any]) -> None:
+def test_record_of_another_rank_or_job_is_refused(mirror: Mirror, wrong: dict[str, Any]) -> None:
     with pytest.raises(FrameError, match="not a record of rank 1"):
         mirror.record("h2", "ranks/rank_1.json", json.dumps({**RECORD, **wrong}).encode(), 0.0)
     assert not mirror.folder.record(1).exists()
 
 
-def test_a_record_has_the_hosts_name_of_the_plan_and_the_clock_of_here(mirror: Mirror) -> None:
+def test_record_has_the_plans_host_name_and_the_local_clock(mirror: Mirror) -> None:
     mirror.record("h2", "ranks/rank_1.json", json.dumps(RECORD).encode(), 100.0)
     found = json.loads(mirror.folder.record(1).read_text())
     assert (found["host"], found["started"], found["ended"]) == ("h2", 900.0, 910.0)
-    assert not found.keys() & {"shim", "ticks", "boot"}, "they mean nothing on this host"
+    assert not found.keys() & {"shim", "ticks", "boot"}, "remote pids mean nothing on this host"
     mirror.record("h2", "ranks/rank_1.json", json.dumps(RECORD).encode(), -0.4)
-    assert json.loads(mirror.folder.record(1).read_text())["ended"] == 1010.0, "a way that takes half a second is no other clock"
+    assert json.loads(mirror.folder.record(1).read_text())["ended"] == 1010.0, "half a second of delay is not another clock"
 
 
-def test_a_rank_that_its_agent_calls_lost_was_killed(mirror: Mirror) -> None:
+def test_rank_reported_lost_by_its_agent_was_killed(mirror: Mirror) -> None:
     living = {key: value for key, value in RECORD.items() if key not in ("ended", "exit_code")}
     mirror.record("h2", "ranks/rank_1.json", json.dumps({**living, "lost": 1005.0}).encode(), 0.0)
     ranks = Ranks.expected(mirror.folder, {0: "h1", 1: "h2"}, tag="tag")
@@ -152,18 +152,18 @@ def test_a_rank_that_its_agent_calls_lost_was_killed(mirror: Mirror) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"[", b"[" * 10000, b'["sample", 7]', b'["driver", {"state": "x"}]', b'{"sample": []}', b"\xff"])
-def test_what_is_no_state_of_gpus_is_left_aside(mirror: Mirror, said: bytes) -> None:
+def test_invalid_gpu_state_is_ignored(mirror: Mirror, said: bytes) -> None:
     mirror.gpus("h2", said)
     mirror.gpus("h9", b'["sample", []]')
     assert not mirror.folder.gpus(1).exists()
 
 
-def test_what_the_gpus_of_a_host_do_lies_under_its_first_rank(mirror: Mirror) -> None:
+def test_gpu_use_of_a_host_is_stored_under_its_first_rank(mirror: Mirror) -> None:
     mirror.gpus("h2", b'["sample", [{"index": 0, "utilization": 97}]]')
     assert json.loads(mirror.folder.gpus(1).read_text())["gpus"] == [{"index": 0, "utilization": 97}]
 
 
-def test_lines_of_a_hosts_launcher_go_on_where_another_supervisor_left_off(mirror: Mirror) -> None:
+def test_launcher_lines_of_a_host_continue_after_a_new_supervisor(mirror: Mirror) -> None:
     mirror.log("h1", "launcher.log", 0, b"one\ntw")
     mirror.log("h2", "launcher.log", 0, b"eins\n")
     mirror.log("h1", "launcher.log", 6, b"o\nthr")
@@ -175,7 +175,7 @@ def test_lines_of_a_hosts_launcher_go_on_where_another_supervisor_left_off(mirro
     assert mirror.folder.launcher_log.read_bytes().endswith(b"h1: two\nh1: three\n")
 
 
-def test_a_line_of_a_job_on_several_hosts_says_rank_and_host() -> None:
+def test_line_of_a_multi_host_job_has_rank_and_host() -> None:
     hosts = {0: "h1", 11: "worker"}
     assert [rank_label(rank, hosts, 2) for rank in (0, 11, None)] == ["[ 0 h1    ]", "[11 worker]", "[ -       ]"]
     assert [rank_label(rank, {}, 1) for rank in (0, None)] == ["[0]", "[-]"]
@@ -194,7 +194,7 @@ def test_a_line_of_a_job_on_several_hosts_says_rank_and_host() -> None:
         ("swept", {"left": ["12 \r"]}, {"left": ["12 "]}),
     ],
 )
-def test_what_a_host_says_in_words_can_fold_no_words_of_dstui_away(is_: str, facts: dict[str, Any], safe: dict[str, Any]) -> None:
+def test_output_of_a_host_cannot_fold_messages_of_dstui(is_: str, facts: dict[str, Any], safe: dict[str, Any]) -> None:
     (one,) = AgentFrames().feed(READY + frame(is_, **facts))
     assert {key: one.facts[key] for key in safe} == safe
 
@@ -211,7 +211,7 @@ for number in range(100_000):
 """
 
 
-def test_a_host_that_greets_without_end_is_left_and_tried_again_ever_more_rarely(mirror: Mirror, tmp_path: Path) -> None:
+def test_host_with_an_endless_greeting_is_retried_ever_more_rarely(mirror: Mirror, tmp_path: Path) -> None:
     host = JobHost("h1", [sys.executable, "-I", "-S", "-c", LIAR, str(tmp_path / "connections")], mirror)
     hosts, news, deadline = JobHosts([host], lambda _name, _makes: {}), [], time.monotonic() + 4.0
     try:

@@ -1,4 +1,4 @@
-"""`dstui doctor` on real hosts: two that are well but for five things."""
+"""`dstui doctor` on real hosts: two hosts with five planted problems."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ deepspeed:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A Plan for two hosts, with its script."""
+    """Write a Plan for two hosts, with its script."""
     (tmp_path / "train.py").write_text("print('training')\n")
     (tmp_path / "plan.yaml").write_text(PLAN)
     return tmp_path
 
 
 def doctor(farm: Farm, *words: str) -> tuple[int, dict[tuple[str, str], list[dict[str, Any]]]]:
-    """The exit status, and the results by check and host."""
+    """Return the exit status, and the results by check and host."""
     ran = farm.run("login", sys.executable, "-m", "dstui", "doctor", *words, "--json", timeout=180)
     assert ran.stderr == "", ran.stderr
     results: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -48,7 +48,7 @@ def doctor(farm: Farm, *words: str) -> tuple[int, dict[tuple[str, str], list[dic
 
 @contextlib.contextmanager
 def name_missing(farm: Farm) -> Iterator[None]:
-    """h2 does not know the name h1."""
+    """Remove the name h1 from h2."""
     file = farm.etc("h2") / "hosts"
     before = file.read_text()
     file.write_text("".join(line for line in before.splitlines(keepends=True) if not line.endswith(" h1\n")))
@@ -60,7 +60,7 @@ def name_missing(farm: Farm) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mounted(farm: Farm, *words: str, host: str = "h2") -> Iterator[None]:
-    """Something else is mounted on a path of a host."""
+    """Mount something over a path of a host."""
     assert farm.run(host, "mount", *words).returncode == 0
     try:
         yield
@@ -70,7 +70,7 @@ def mounted(farm: Farm, *words: str, host: str = "h2") -> Iterator[None]:
 
 @contextlib.contextmanager
 def port_taken(farm: Farm) -> Iterator[None]:
-    """Somebody listens on rank 0's port."""
+    """Listen on rank 0's port."""
     code = "import socket; s = socket.create_server(('', 29471)); print('ready', flush=True)\nwhile True: s.accept()"
     with subprocess.Popen(
         farm.command("h1", [sys.executable, "-c", code]), stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -82,14 +82,12 @@ def port_taken(farm: Farm) -> Iterator[None]:
             os.killpg(holder.pid, 9)
 
 
-def test_five_things_that_are_wrong_are_named_each_with_its_fix(
-    farm: Farm, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PYTHONPATH", raising=False)  # of the suite's bare launcher, which would not reach the hosts: a sixth thing
+def test_five_problems_are_named_with_their_fixes(farm: Farm, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # the suite's PYTHONPATH would not reach the hosts, which would be a sixth problem
     (job / "plan.yaml").write_text(PLAN.replace("master_port", "master_addr: h1\n  master_port"))  # so that the name is needed
     other = tmp_path / "other.py"
     other.write_text("print('yesterday')\n")
-    cache = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache"  # sshd's idea of a home, whatever $HOME says here
+    cache = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache"  # sshd uses this home, whatever $HOME says
     cache.mkdir(exist_ok=True)
     lock = cache / "torch_extensions/py311_cpu/cpu_adam/lock"
     with (
@@ -120,7 +118,7 @@ def test_five_things_that_are_wrong_are_named_each_with_its_fix(
     assert list(job.glob(".dstui-doctor*")) == [], "nothing is left behind"
 
 
-def test_a_host_without_the_interpreter_is_told_apart_from_one_without_the_packages(farm: Farm, job: Path) -> None:
+def test_host_without_interpreter_differs_from_one_without_packages(farm: Farm, job: Path) -> None:
     python = job / "venv/bin/python"
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
@@ -132,7 +130,7 @@ def test_a_host_without_the_interpreter_is_told_apart_from_one_without_the_packa
     assert found["shared-folder", "h2"][0]["verdict"] == "ok"
 
 
-def test_a_plan_that_cannot_be_read_is_two(tmp_path: Path) -> None:
+def test_unreadable_plan_exits_with_2(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dstui", "doctor", str(tmp_path / "none.yaml")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 2 and ran.stdout == "" and "no such file" in ran.stderr

@@ -1,4 +1,4 @@
-"""A .deepspeed_env reaches the ranks of dstui's launches as it reaches those of a plain `deepspeed`, which is asked too."""
+"""A .deepspeed_env reaches the ranks of dstui's launches as it reaches those of a plain `deepspeed`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from far import Far
 from farm import Farm
+from remote_job import RemoteJob
 
 from tests.launcher_path import BARE_LAUNCHER
 
@@ -22,8 +22,8 @@ os.write(1, f"FOUND {os.environ['RANK']} {found}\\n".encode())
 
 
 @pytest.fixture
-def far(farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
-    """A job in a folder with a .deepspeed_env, and one in the home."""
+def remote_job(farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteJob]:
+    """Return a job whose working folder and home each have a .deepspeed_env."""
     home, folder = tmp_path / "home", tmp_path / "job"
     home.mkdir()
     folder.mkdir()
@@ -33,7 +33,7 @@ def far(farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     (folder / ".deepspeed_env").write_text(f"OF_BOTH=folder\nPYTHONPATH={BARE_LAUNCHER}\n")
     (folder / "rank.py").write_text(SCRIPT)
     (folder / "hosts").write_text("h1 slots=1\nh2 slots=1\n")
-    yield Far(farm, folder)
+    yield RemoteJob(farm, folder)
 
 
 def found(text: str) -> list[str]:
@@ -42,14 +42,14 @@ def found(text: str) -> list[str]:
 
 @pytest.mark.deadline
 @pytest.mark.parametrize("launcher", ["ssh", "pdsh"])
-def test_the_ranks_find_what_a_plain_deepspeed_gives_them(far: Far, launcher: str) -> None:
+def test_ranks_get_the_variables_that_plain_deepspeed_gives(remote_job: RemoteJob, launcher: str) -> None:
     if not shutil.which("pdsh"):
         pytest.skip("needs pdsh, which .ci/run installs")
     words = ["--hostfile", "hosts", "--launcher", "pdsh", "--master_addr", "h1", "rank.py"]
-    command = f'cd "{far.path}" && DS_ACCELERATOR=cpu {sys.executable} -m deepspeed.launcher.runner {" ".join(words)}'
-    plain = far.farm.run("login", "sh", "-c", command, timeout=120)
+    command = f'cd "{remote_job.path}" && DS_ACCELERATOR=cpu {sys.executable} -m deepspeed.launcher.runner {" ".join(words)}'
+    plain = remote_job.farm.run("login", "sh", "-c", command, timeout=120)
     assert found(plain.stdout) == [f"{rank} OF_HOME=1 OF_BOTH=folder" for rank in (0, 1)], plain.stdout + plain.stderr
-    far.start(cluster=f"launcher: {launcher}", job=f"{{script: rank.py, args: [], workdir: '{far.path}'}}")
-    code, out, err = far.wait()
-    assert (code, found(out)) == (0, found(plain.stdout)), out + err + far.words()
-    assert f"{far.path}/.deepspeed_env: every rank gets OF_HOME, OF_BOTH, PYTHONPATH" in err
+    remote_job.start(cluster=f"launcher: {launcher}", job=f"{{script: rank.py, args: [], workdir: '{remote_job.path}'}}")
+    code, out, err = remote_job.wait()
+    assert (code, found(out)) == (0, found(plain.stdout)), out + err + remote_job.words()
+    assert f"{remote_job.path}/.deepspeed_env: every rank gets OF_HOME, OF_BOTH, PYTHONPATH" in err

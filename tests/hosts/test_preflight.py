@@ -1,4 +1,4 @@
-"""Before a launch to several hosts headless looks whether they are ready: each thing that would fail is named with host and fix."""
+"""Headless checks the hosts before a multi-host launch: each obstacle is named with its host and fix."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ deepspeed: {train_micro_batch_size_per_gpu: 1}
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A Plan with a hostfile; its script is nowhere."""
+    """Write a Plan with a hostfile; its script does not exist."""
     (tmp_path / "plan.yaml").write_text(PLAN)
     (tmp_path / "hosts").write_text("h1 slots=1\nh2 slots=1\nh9 slots=1\n")
     return tmp_path
 
 
-def test_what_is_wrong_with_hosts_of_a_hostfile_stops_the_launch_and_has_its_fix(farm: Farm, job: Path) -> None:
+def test_problems_of_hostfile_hosts_stop_the_launch_with_fixes(farm: Farm, job: Path) -> None:
     folder = job / "run"
     began = time.monotonic()
     ran = farm.run("login", sys.executable, "-m", "dstui", "--headless", str(job / "plan.yaml"), "--run-dir", str(folder), timeout=120)
@@ -60,8 +60,8 @@ Host big
 TELL = "import os\nprint('rank', os.environ['RANK'], 'meets at', os.environ['MASTER_ADDR'])\n"
 
 
-def test_names_that_only_ssh_knows_are_enough(farm: Farm, job: Path) -> None:
-    """An alias of the ssh configuration and a user's name: ranks meet at the first host's address, and resolve no name."""
+def test_names_known_only_to_ssh_are_enough(farm: Farm, job: Path) -> None:
+    """Uses an ssh alias and a user name: ranks connect to the first host's address, and resolve no name."""
     (job / "train.py").write_text(TELL)
     (job / "hosts").write_text("big slots=1\nroot@h2 slots=1\n")
     plan = "{hostfile: hosts, env: {DS_ACCELERATOR: cpu}}"
@@ -75,9 +75,9 @@ def test_names_that_only_ssh_knows_are_enough(farm: Farm, job: Path) -> None:
     }
 
 
-def test_doctor_reaches_the_hosts_of_a_plans_hostfile(farm: Farm, job: Path) -> None:
+def test_doctor_reaches_hosts_of_the_plans_hostfile(farm: Farm, job: Path) -> None:
     bare = job / "python"
-    bare.symlink_to(Path(sys.executable).resolve())  # without packages: their import on every host is no matter of reaching them
+    bare.symlink_to(Path(sys.executable).resolve())  # without packages: importing them on every host is not tested here
     (job / "plan.yaml").write_text((job / "plan.yaml").read_text().replace("job: {", f"job: {{python: {bare}, "))
     ran = farm.run("login", sys.executable, "-m", "dstui", "doctor", str(job / "plan.yaml"), "--trust-python", timeout=180)
     assert ran.returncode == 1
@@ -85,8 +85,8 @@ def test_doctor_reaches_the_hosts_of_a_plans_hostfile(farm: Farm, job: Path) -> 
     assert "h2: answers over ssh, without a password" in ran.stdout
 
 
-def test_many_hosts_are_looked_at_in_the_time_of_the_slowest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts whose ssh is a stub that thinks for two seconds: 64 of them one after the other would take two minutes."""
+def test_many_hosts_are_checked_in_the_time_of_the_slowest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stub of ssh takes two seconds: 64 hosts in sequence would take two minutes."""
     stub = tmp_path / "bin/ssh"
     stub.parent.mkdir()
     stub.write_text("#!/bin/sh\ncat >/dev/null\nsleep 2\necho 'Permission denied (publickey).' >&2\nexit 255\n")

@@ -1,4 +1,4 @@
-"""Hosts over the real ssh: what is found there, and what each way of failing is called."""
+"""Probes of hosts over the real ssh: the snapshot, and the name of each failure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dstui.machine.remote import Program, script
 
 
 def machine(farm: Farm, *words: str) -> subprocess.CompletedProcess[str]:
-    """`dstui machine` on the host login."""
+    """Run `dstui machine` on the host login."""
     return farm.run("login", sys.executable, "-m", "dstui", "machine", *words, timeout=60)
 
 
 def views(farm: Farm, tmp_path: Path, hosts: Sequence[str], deadline: float = 20) -> dict[str, dict[str, Any]]:
-    """Host -> what `dstui machine --hosts` found there."""
+    """Return host -> what `dstui machine --hosts` found there."""
     file = tmp_path / "hostfile"
     file.write_text("".join(f"{host} slots=2\n" for host in hosts))
     ran = machine(farm, "--hosts", str(file), "--json", "--deadline", str(deadline))
@@ -33,7 +33,7 @@ def views(farm: Farm, tmp_path: Path, hosts: Sequence[str], deadline: float = 20
     return {view["host"]: view for view in json.loads(ran.stdout)["hosts"]}
 
 
-def test_every_host_is_looked_at_with_nothing_installed_there(farm: Farm, tmp_path: Path) -> None:
+def test_every_host_is_probed_without_installation(farm: Farm, tmp_path: Path) -> None:
     found = views(farm, tmp_path, ["h1", "h2"])
     for host in ("h1", "h2"):
         seen = found[host]["machine"]
@@ -43,7 +43,7 @@ def test_every_host_is_looked_at_with_nothing_installed_there(farm: Farm, tmp_pa
         assert seen["gpus"] == [] or seen["driver"]["state"] == "ok"
 
 
-def test_the_report_has_a_line_for_each_host_and_the_fix_for_each_failure(farm: Farm, tmp_path: Path) -> None:
+def test_report_has_a_line_per_host_and_a_fix_per_failure(farm: Farm, tmp_path: Path) -> None:
     file = tmp_path / "hostfile"
     file.write_text("# the cluster\nh1 slots=2\nworker-9 slots=1\n")
     lines = machine(farm, "--hosts", str(file)).stdout.splitlines()
@@ -52,7 +52,7 @@ def test_the_report_has_a_line_for_each_host_and_the_fix_for_each_failure(farm: 
     assert "/etc/hosts" in lines[2]
 
 
-def test_each_way_of_failing_has_its_name_and_its_fix(farm: Farm, tmp_path: Path) -> None:
+def test_each_failure_has_a_name_and_a_fix(farm: Farm, tmp_path: Path) -> None:
     known = (farm.etc("login") / "ssh/known_hosts").read_text()
     without = "".join(line + "\n" for line in known.splitlines() if not line.startswith("h1,"))
     swapped = known.replace("h1,", "hx,").replace("h2,", "h1,").replace("hx,", "h2,")
@@ -69,7 +69,7 @@ def test_each_way_of_failing_has_its_name_and_its_fix(farm: Farm, tmp_path: Path
 
 
 @pytest.mark.deadline
-def test_a_host_that_takes_the_connection_and_hangs_costs_no_more_than_the_deadline(farm: Farm, tmp_path: Path) -> None:
+def test_hanging_host_costs_no_more_than_the_deadline(farm: Farm, tmp_path: Path) -> None:
     with etc(farm, "h2", "authorized_keys", forced(farm, "sleep 600")):
         began = time.monotonic()
         found = views(farm, tmp_path, ["h1", "h2"], deadline=6)
@@ -79,7 +79,7 @@ def test_a_host_that_takes_the_connection_and_hangs_costs_no_more_than_the_deadl
 
 
 @pytest.mark.deadline
-def test_a_host_whose_cable_is_pulled_does_not_answer(farm: Farm, tmp_path: Path) -> None:
+def test_unplugged_host_does_not_answer(farm: Farm, tmp_path: Path) -> None:
     farm.cable("h2", plugged=False)
     try:
         found = views(farm, tmp_path, ["h2"], deadline=4)["h2"]["failure"]
@@ -88,7 +88,7 @@ def test_a_host_whose_cable_is_pulled_does_not_answer(farm: Farm, tmp_path: Path
     assert found["id"] == "unreachable"
 
 
-def test_words_that_a_login_shell_prints_are_no_facts(farm: Farm, tmp_path: Path) -> None:
+def test_output_of_a_login_shell_is_no_fact(farm: Farm, tmp_path: Path) -> None:
     with etc(farm, "h1", "authorized_keys", forced(farm, "echo Welcome to h1; echo [ OK ]; eval $SSH_ORIGINAL_COMMAND")):
         found = views(farm, tmp_path, ["h1"])["h1"]
     assert found["machine"] and found["machine"]["host"]["name"] == "h1"
@@ -104,7 +104,7 @@ def test_many_hosts_take_the_time_of_the_slowest(farm: Farm, tmp_path: Path) -> 
     with etc(farm, "login", "known_hosts", keys), etc(farm, "login", "../hosts", hosts), etc(farm, "h1", "authorized_keys", slow):
         began = time.monotonic()
         found = views(farm, tmp_path, names)
-    assert time.monotonic() - began < 40, "one after the other they would take 64 s and more"
+    assert time.monotonic() - began < 40, "in sequence they would take over 64 s"
     assert {view["failure"]["problem"] for view in found.values()} == {"all well"}
 
 
@@ -116,7 +116,7 @@ def test_many_hosts_take_the_time_of_the_slowest(farm: Farm, tmp_path: Path) -> 
         ("# nobody\n", "no hosts in it"),
     ],
 )
-def test_a_hostfile_that_deepspeed_would_refuse_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+def test_hostfile_refused_by_deepspeed_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "hostfile"
     file.write_text(text)
     command = [sys.executable, "-m", "dstui", "machine", "--hosts", str(file)]
@@ -125,13 +125,13 @@ def test_a_hostfile_that_deepspeed_would_refuse_is_refused_with_its_line(tmp_pat
 
 
 def old_interpreters() -> list[str]:
-    """Other interpreters on this machine, on the PATH or kept by pyenv."""
+    """Return other interpreters of this machine, on the PATH or installed by pyenv."""
     kept = sorted(str(path) for path in Path.home().glob(".pyenv/versions/3.*/bin/python"))
     return [*filter(None, (shutil.which(f"python3.{minor}") for minor in (6, 8, 9))), *kept]
 
 
 @pytest.mark.parametrize("python", old_interpreters() or [sys.executable])
-def test_what_is_sent_runs_on_python_3_8_and_newer(python: str) -> None:
+def test_programs_sent_to_hosts_run_on_python_3_8_and_newer(python: str) -> None:
     asked = subprocess.run([python, "-c", "import sys; print(sys.version_info >= (3, 8))"], capture_output=True, text=True, check=False)
     if asked.returncode:
         pytest.skip(f"{python} does not run")
@@ -162,7 +162,7 @@ def test_ssh_asks_nothing_and_ends_by_itself() -> None:
     assert {"BatchMode=yes", "ConnectTimeout=2", "ServerAliveInterval=3"} <= set(command)
 
 
-def test_the_first_interpreter_that_is_there_is_taken() -> None:
+def test_first_existing_interpreter_is_used() -> None:
     words = python_command("/nowhere/python", sys.executable, "python3")
     ran = subprocess.run(words, input="import sys; print(sys.executable)", capture_output=True, text=True, check=True)
     assert Path(ran.stdout.strip()).resolve() == Path(sys.executable).resolve()
@@ -185,7 +185,7 @@ def test_the_first_interpreter_that_is_there_is_taken() -> None:
         ("Python 3.6 is too old: 3.8 is needed", "other"),
     ],
 )
-def test_what_ssh_says_is_understood(said: str, sign: str) -> None:
+def test_ssh_errors_are_understood(said: str, sign: str) -> None:
     found = failure("h1", said)
     assert found.id == sign and found.fix
     assert {known.id for known in SIGNS} >= {sign} - {"other"}

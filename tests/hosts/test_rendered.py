@@ -1,4 +1,4 @@
-"""launch.sh of `dstui render`, used without dstui on pretend hosts; real trainings from it are in tests/long/test_rendered_trains.py."""
+"""launch.sh of `dstui render`, used without dstui on the test hosts; tests/long/test_rendered_trains.py trains with it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ os.write(1, (" ".join(found) + "\\n").encode())  # at once: two hosts write, and
 
 @pytest.fixture
 def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """launch.sh in a folder that was rendered somewhere else; the current folder is another, with files that DeepSpeed must not take."""
+    """Return launch.sh in a rendered folder; the current folder is another one, with files that DeepSpeed must not use."""
     (tmp_path / "rank.py").write_text(SCRIPT)
     (tmp_path / "plan.yaml").write_text(PLAN)
     command = [sys.executable, "-m", "dstui", "render", str(tmp_path / "plan.yaml"), "-o", str(tmp_path / "out")]
@@ -42,12 +42,12 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(shutil.move(tmp_path / "out", tmp_path / "it's moved"), "launch.sh")
 
 
-def test_the_rendered_folder_starts_every_rank_from_another_machine_and_another_folder(farm: Farm, rendered: Path) -> None:
+def test_rendered_folder_starts_every_rank_from_another_machine_and_folder(farm: Farm, rendered: Path) -> None:
     ran = farm.run("login", "sh", str(rendered), timeout=300)
     found = sorted(re.findall(r"FOUND (.*)", ran.stdout))
     assert (ran.returncode, found) == (0, ['0 h1 2 a "$HOME" b', '1 h2 2 a "$HOME" b']), ran.stdout + ran.stderr
 
 
-def test_a_host_that_the_script_does_not_know_is_refused(farm: Farm, rendered: Path) -> None:
+def test_host_unknown_to_the_script_is_refused(farm: Farm, rendered: Path) -> None:
     ran = farm.run("login", "sh", str(rendered), "h9")
     assert ran.returncode == 2 and "there is no host h9: h1 h2" in ran.stderr

@@ -1,4 +1,4 @@
-"""The screen over two hosts, in a real terminal on the host login: looked at before the launch, followed, lost, stopped, confirmed."""
+"""The TUI with a job on two hosts, in a real terminal on the host login: preflight, following, a lost host, stopping."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ __all__ = ["start"]  # a fixture
 
 
 @pytest.mark.deadline
-def test_two_hosts_are_followed_one_is_lost_and_what_could_not_be_stopped_there_is_stopped_later(
-    start: Start, farm: Farm, tmp_path: Path
-) -> None:
+def test_two_hosts_are_followed_one_is_lost_and_is_stopped_later(start: Start, farm: Farm, tmp_path: Path) -> None:
     terminal = start("all:count 100000 0.3")
     launch(terminal)
     terminal.wait("● h1  running", "● h2  running")
@@ -38,7 +36,7 @@ def test_two_hosts_are_followed_one_is_lost_and_what_could_not_be_stopped_there_
     assert status_json(job)["hosts"]["h2"]["state"] == "ended"
 
 
-def test_a_host_that_is_not_ready_is_named_before_the_launch_and_nothing_is_started(start: Start, farm: Farm, tmp_path: Path) -> None:
+def test_host_that_is_not_ready_is_named_before_launch_and_nothing_starts(start: Start, farm: Farm, tmp_path: Path) -> None:
     terminal = start("all:hang")
     farm.cable("h2", plugged=False)
     terminal.press("8")

@@ -1,6 +1,6 @@
-"""A rank that behaves as its arguments say, without torch: `all:WORD REST` or `RANK:WORD REST`, in their order.
+"""A rank without torch that does what its arguments say, in order: `all:WORD REST` or `RANK:WORD REST`.
 
-Each word is a function below. A lock is what the build of an op holds, a buffer what DeepSpeed leaves in /dev/shm.
+Each word is a function below. A lock is the lock of an op's build, a buffer is a file that DeepSpeed leaves in /dev/shm.
 """
 
 import builtins
@@ -29,20 +29,20 @@ SOCKETS: list[socket.socket] = []
 
 
 def wait(path: str) -> None:
-    """Until a file exists."""
+    """Wait until a file exists."""
     while not Path(path).exists():
         time.sleep(0.02)
 
 
 def checkpoint(path: str) -> None:
-    """Save one, as DeepSpeed does: which one is the latest is written last."""
+    """Save a checkpoint as DeepSpeed does: the file that names the latest one is written last."""
     folder = Path(path) / "global_step10"
     folder.mkdir(parents=True, exist_ok=True)
     folder.with_name("latest").write_text(folder.name)
 
 
 def once(rest: str) -> None:
-    """Exit with a status, if that has not been done before."""
+    """Exit with a status, unless that was done before."""
     path, code = rest.split()
     if not Path(path).exists():
         Path(path).touch()
@@ -50,18 +50,18 @@ def once(rest: str) -> None:
 
 
 def polite(_: str) -> None:
-    """Answer a SIGTERM, and end with 0."""
+    """Handle SIGTERM by exiting with 0."""
     signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys.exit(0)))
 
 
 def helper(path: str) -> None:
-    """Leave a process behind, in a session of its own and without any environment; its pid in the file."""
+    """Leave a process behind, in a new session and without any environment; write its pid to the file."""
     child = subprocess.Popen(["/bin/sleep", "1000"], env={}, start_new_session=True)
     Path(path).write_text(str(child.pid))
 
 
 def lock(path: str) -> None:
-    """Begin to build an op: a ninja runs a compiler."""
+    """Begin to build an op: a ninja that runs a compiler."""
     ninja = Path(path).with_name("ninja")
     ninja.parent.mkdir(parents=True)
     ninja.symlink_to("/bin/sh")
@@ -70,7 +70,7 @@ def lock(path: str) -> None:
 
 
 def release(path: str) -> None:
-    """Have built it."""
+    """Finish the build."""
     Path(path).with_name("op.so").touch()
     NINJAS.pop().kill()
     os.close(LOCKS.pop())
@@ -78,25 +78,25 @@ def release(path: str) -> None:
 
 
 def buffer(_: str) -> None:
-    """What DeepSpeed's collectives on CPUs leave, only smaller."""
+    """Leave a small version of the buffer of DeepSpeed's CPU collectives."""
     address = "_".join(os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT", "RANK"))
     Path(f"/dev/shm/deepspeed_allreduce_buffer_{os.getuid()}_{address}").write_bytes(b"66 MiB")
 
 
 def listen(_: str) -> None:
-    """Rank 0 holds the port at which the ranks would meet."""
+    """Listen on the master port, on rank 0."""
     if os.environ["RANK"] == "0":
         SOCKETS.append(socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))))
 
 
 def noise(_: str) -> None:
-    """What no terminal should ever see."""
+    """Print what no terminal should receive."""
     for line in NOISE:
         os.write(1, line)
 
 
 def facts(_: str) -> None:
-    """How the rank finds itself."""
+    """Print the environment of the rank."""
     found = {"argv": sys.argv, "env": {name: os.environ.get(name) for name in FACTS}, "cwd": str(Path.cwd())}
     print(json.dumps({**found, "stdin": str(Path("/proc/self/fd/0").readlink()), "sigint": str(signal.getsignal(signal.SIGINT))}))
 
@@ -108,14 +108,14 @@ def fail(rest: str) -> None:
 
 
 def eat(_: str) -> None:
-    """Take memory until somebody objects."""
+    """Allocate memory until that fails or the process is killed."""
     eaten = []
     while True:
         eaten.append(b"x" * (1 << 26))
 
 
 def watchdog(pause: str) -> None:
-    """Abort after a while, as NCCL's watchdog does where a collective takes too long."""
+    """Abort after a while, as NCCL's watchdog does when a collective times out."""
     time.sleep(float(pause))
     rank = os.environ["RANK"]
     work = "WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=272, NumelOut=272, Timeout(ms)=600000)"
@@ -129,7 +129,7 @@ def watchdog(pause: str) -> None:
 
 
 def count(rest: str) -> None:
-    """So many numbered lines, with a pause after each."""
+    """Print numbered lines, with a pause after each."""
     most, pause = rest.split()
     for number in range(int(most)):
         print(number, flush=True)
@@ -150,7 +150,7 @@ WORDS = {
 
 if __name__ == "__main__":
     if os.environ.get("DSTUI_DS_CONFIG"):
-        Path(os.environ["DSTUI_DS_CONFIG"]).read_text()  # as every rank that is trained by DeepSpeed
+        Path(os.environ["DSTUI_DS_CONFIG"]).read_text()  # as every rank does under DeepSpeed
     print("ready", flush=True)
     for argument in sys.argv[1:]:
         who, colon, what = argument.partition(":")

@@ -1,4 +1,4 @@
-"""Train a small layer through deepspeed.initialize, with a micro-batch of its own, and do what an engine can do beside steps."""
+"""Train a small layer through deepspeed.initialize with a configuration of its own, and call everything that an engine offers."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import deepspeed
 import torch
 
-deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # plain gloo: nothing is compiled
+deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # plain gloo, so that nothing is compiled
 torch.manual_seed(0)
 
 
@@ -43,7 +43,7 @@ for step in range(1, 7):
         engine.train()
         engine.save_checkpoint(sys.argv[1], tag="third")
 if rank == 1:
-    engine(torch.ones(2, 9))  # fails in forward
+    engine(torch.ones(2, 9))  # raises in forward
 Path(sys.argv[1], "rank_0_goes").exists()
 deepspeed.comm.barrier()
 os._exit(0)

@@ -1,6 +1,6 @@
-"""Lines as training programs print them, made after the format strings of their sources, and the numbers that stand in them.
+"""Lines as training programs print them, written after the format strings of their sources, with the numbers to find in them.
 
-The figures are made up. `step` and `steps` are what the last line says; `loss` and the rest are the newest values.
+The figures are made up. `step` and `steps` are those of the last line; `loss` and the rest are the latest values.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ MIB = float(1 << 20)
 
 
 class Program(NamedTuple):
-    """What one program prints, and what dstui reads in it."""
+    """What a program prints, and what dstui should read from it."""
 
     name: str
     source: str
-    """Repository and file whose format strings the lines follow."""
+    """Repository and file of the format strings."""
     lines: tuple[str, ...]
     wanted: dict[str, float]
 
@@ -419,7 +419,7 @@ PROGRAMS = (
 )
 
 NONE = (
-    # versions, shapes, dictionaries of arguments and of models, configurations, other people's progress
+    # versions, shapes, printed arguments and models, configurations, progress bars of other work
     "{'hidden_size': 4096, 'num_layers': 32, 'vocab_size': 32000}",
     "{'step_size': 3, 'gamma': 0.1, 'last_epoch': -1}",
     "{'epoch': 3, 'seed': 42, 'batch_size': 8, 'lr': 0.001}",
@@ -438,4 +438,4 @@ NONE = (
     "loss_fn: 3",
     "the loss_weight=0.5 is used for step_loss",
 )
-"""Lines that only look as if they held measurements."""
+"""Lines that only look like measurements."""

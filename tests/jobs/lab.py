@@ -1,4 +1,4 @@
-"""A laboratory for real jobs: starting them, waiting for what can be seen of them, finding their processes."""
+"""Start real jobs, wait for observable events, and find their processes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.job_json import status_json
 from tests.waiting import wait_for
 
 HERE = Path(__file__).parent
-WHOLE_DEEPSPEED = 'env: {PYTHONPATH: ""}'
-"""For a Plan's `cluster`: a launcher that imports torch and all of DeepSpeed, as users have it; the tests' does not (tests/bare_launcher)."""
+FULL_DEEPSPEED = 'env: {PYTHONPATH: ""}'
+"""For a Plan's `cluster`: the launcher as users have it, which imports torch and all of DeepSpeed (the tests use tests/bare_launcher)."""
 
 
 class Lab:
-    """A folder with a job in it: two ranks of `behave.py` under the real launcher."""
+    """A folder with a job: two ranks of `behave.py` under the real launcher."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def start(self, *behaviour: str, cluster: str = "", owner_pid: int | None = None, job: str = "", run: str = "") -> JobFolder:
-        """Start a job whose ranks behave as said (see behave.py)."""
+        """Start a job whose ranks do what the words of behave.py say."""
         script = job or f"script: {HERE / 'behave.py'}"
         words = ", ".join(f'"{word}"' for word in behaviour)
         text = f'version: 1\nname: lab\njob: {{{script}, args: [{words}], workdir: "{self.path}"}}\n'
@@ -45,8 +45,8 @@ class Lab:
         return start(Target(plan, Machine.unprobed()), run_dir=self.path / "job", owner_pid=owner_pid)
 
 
-def end_of(folder: JobFolder) -> dict[str, Any]:
-    """The final status, without bringing it up to date."""
+def final_status(folder: JobFolder) -> dict[str, Any]:
+    """Wait for the final status and return it, without refreshing it."""
 
     def final() -> dict[str, Any] | None:
         status = status_json(folder)
@@ -57,17 +57,17 @@ def end_of(folder: JobFolder) -> dict[str, Any]:
 
 
 def ready(folder: JobFolder) -> None:
-    """Wait until both ranks have said that they are there."""
+    """Wait until both ranks have written "ready"."""
     wait_for(lambda: all(b"ready" in read(folder.log(rank)) for rank in (0, 1)))
 
 
 def read(path: Path) -> bytes:
-    """A file's bytes; nothing where it does not exist yet."""
+    """Return a file's bytes; nothing if it does not exist yet."""
     return path.read_bytes() if path.exists() else b""
 
 
-def of_job(folder: JobFolder, *words: str) -> list[psutil.Process]:
-    """The processes that carry the job's tag, and these words on their command line."""
+def job_processes(folder: JobFolder, *words: str) -> list[psutil.Process]:
+    """Return the processes with the job's tag and these words in their command line."""
     tag, found = status_json(folder)["tag"], []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -77,13 +77,15 @@ def of_job(folder: JobFolder, *words: str) -> list[psutil.Process]:
 
 
 def shims(folder: JobFolder) -> list[psutil.Process]:
-    """The shims of a job's ranks."""
-    return [process for process in of_job(folder, str(folder.path)) if any(word.endswith("shim.py") for word in process.cmdline()[:3])]
+    """Return the shims of a job's ranks."""
+    return [
+        process for process in job_processes(folder, str(folder.path)) if any(word.endswith("shim.py") for word in process.cmdline()[:3])
+    ]
 
 
 @contextmanager
 def kills_by_the_kernel(*, wanted: bool) -> Iterator[None]:
-    """The kernel counts for the whole host what it kills for want of memory: who provokes that does it while nobody relies on the count."""
+    """Lock the kernel's host-wide count of OOM kills: tests that provoke a kill must not run beside tests that read the count."""
     with (Path(tempfile.gettempdir()) / f"dstui-tests-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if wanted else fcntl.LOCK_SH)
         yield
@@ -91,7 +93,7 @@ def kills_by_the_kernel(*, wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def memory_cgroup(limit: int) -> Iterator[Path]:
-    """A cgroup with so many bytes of memory; who writes its pid into `cgroup.procs` there is in it. Skips where none can be made."""
+    """Create a cgroup with a memory limit; a process joins it by writing its pid to `cgroup.procs`. Skips the test if that is impossible."""
     group = _new_cgroup(limit)
     if group is None:
         pytest.skip("no memory cgroup can be made here")
@@ -116,8 +118,8 @@ def _new_cgroup(limit: int) -> Path | None:
     return None
 
 
-def gone(pid: int) -> bool:
-    """Whether a process has ended (a zombie has)."""
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended; a zombie has."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Job folders made by hand, as they lie on a disk: for what is read from them long after."""
+"""Write job folders by hand, for tests that only read them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ deepspeed:
 """
 
 
-def made(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **facts: Any) -> JobFolder:
-    """A job that has ended; `facts` go into its status.json."""
+def make_job(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **facts: Any) -> JobFolder:
+    """Write the folder of an ended job; `facts` go to its status.json."""
     folder = JobFolder(path)
     folder.prepare(1)
     (path / "plan.yaml").write_text(plan)
@@ -39,7 +39,7 @@ def made(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **fac
 
 
 def dstui(*words: object, cwd: Path) -> tuple[int, str, str]:
-    """The command as a user types it, who has no other runs: exit status, standard output, standard error."""
+    """Run the command of a user who has no other runs; return exit status, standard output and standard error."""
     done = command.dstui(*words, cwd=cwd, env={"XDG_STATE_HOME": str(cwd / "state"), "XDG_CACHE_HOME": str(cwd / "cache")})
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr

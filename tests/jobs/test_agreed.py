@@ -1,4 +1,4 @@
-"""Which interpreter looks for a Plan: what the user said about the one that it names, and how long that holds."""
+"""Which interpreter checks a Plan: the user's answer about the interpreter that it names, and how long the answer holds."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Named = Callable[..., Plan]
 
 
 @pytest.fixture
-def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Named:
-    """`named("./mine.sh")`: a Plan in a folder of its own that names such an interpreter, which is there."""
+def plan_naming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Named:
+    """Return a function that creates an interpreter and a Plan which names it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(trusted_python, "_of_this_process", [])
 
@@ -36,29 +36,29 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Named:
     return plan
 
 
-def test_dstuis_own_interpreter_looks_until_somebody_agreed(named: Named, tmp_path: Path) -> None:
-    plan = named("./mine.sh")
+def test_own_interpreter_checks_until_the_user_agrees(plan_naming: Named, tmp_path: Path) -> None:
+    plan = plan_naming("./mine.sh")
     assert probe_python(plan) == sys.executable and to_be_asked(plan) and answer(plan) is None
     remember(plan, True)
     assert probe_python(plan) == str(tmp_path / "mine.sh") and not to_be_asked(plan)
     remember(plan, False)
-    assert probe_python(plan) == sys.executable and answer(plan) is False and not to_be_asked(plan), "a no is remembered too"
-    assert state_file().stat().st_mode & 0o022 == 0, "nobody else may answer"
+    assert probe_python(plan) == sys.executable and answer(plan) is False and not to_be_asked(plan), "a refusal is remembered too"
+    assert state_file().stat().st_mode & 0o022 == 0, "nobody else can answer"
 
 
-def test_the_answer_holds_for_this_program_whichever_plan_names_it(named: Named, tmp_path: Path) -> None:
-    plan = named("./mine.sh")
+def test_consent_holds_for_the_program_under_any_plan(plan_naming: Named, tmp_path: Path) -> None:
+    plan = plan_naming("./mine.sh")
     remember(plan, True)
-    assert answer(named("./mine.sh", "other.yaml")) is True
+    assert answer(plan_naming("./mine.sh", "other.yaml")) is True
     shutil.copy(tmp_path / "mine.sh", tmp_path / "yours.sh")
-    assert answer(named("./yours.sh")) is None
+    assert answer(plan_naming("./yours.sh")) is None
     (tmp_path / "mine.sh").write_text("#!/bin/sh\ntouch harm\n")
-    assert answer(plan) is None and probe_python(plan) == sys.executable, "another program stands there now"
+    assert answer(plan) is None and probe_python(plan) == sys.executable, "another program is there now"
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """A virtual environment of the user's own; the folder of its packages."""
+    """Return the packages folder of a virtual environment of the user."""
     venv.create(tmp_path / "venv", symlinks=True)
     (packages,) = (tmp_path / "venv/lib").glob("python3*/site-packages")
     for folder in (packages, *packages.parents):
@@ -68,8 +68,8 @@ def environment(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["sitecustomize.py", "usercustomize.py", "more.pth"])
-def test_what_runs_at_the_start_of_an_environment_is_part_of_what_was_agreed(named: Named, environment: Path, name: str) -> None:
-    plan = named("venv/bin/python")
+def test_consent_covers_files_that_run_at_environment_start(plan_naming: Named, environment: Path, name: str) -> None:
+    plan = plan_naming("venv/bin/python")
     remember(plan, True)
     assert answer(plan) is True
     (environment / name).write_text("import os\n")
@@ -80,11 +80,11 @@ def test_what_runs_at_the_start_of_an_environment_is_part_of_what_was_agreed(nam
 
 
 @pytest.mark.parametrize("place", ["venv/bin/python", "venv/pyvenv.cfg", "venv", "venv/lib", "packages", "."])
-def test_where_others_may_write_an_environment_the_answer_is_this_process_own(
-    named: Named, environment: Path, tmp_path: Path, place: str
+def test_consent_is_not_saved_for_environments_writable_by_others(
+    plan_naming: Named, environment: Path, tmp_path: Path, place: str
 ) -> None:
-    plan = named("venv/bin/python")
-    if place == "venv/bin/python":  # a program of its own, not a link
+    plan = plan_naming("venv/bin/python")
+    if place == "venv/bin/python":  # a program, not a link
         (tmp_path / place).unlink()
         shutil.copy(tmp_path / "mine.sh", tmp_path / place)
     found = environment if place == "packages" else tmp_path / place
@@ -97,8 +97,8 @@ def test_where_others_may_write_an_environment_the_answer_is_this_process_own(
     assert answer(plan) is None, "the next process asks again"
 
 
-def test_an_environment_that_was_closed_when_it_was_agreed_to_and_is_open_now_is_asked_about(named: Named, environment: Path) -> None:
-    plan = named("venv/bin/python")
+def test_consent_is_asked_again_when_an_environment_became_writable(plan_naming: Named, environment: Path) -> None:
+    plan = plan_naming("venv/bin/python")
     remember(plan, True)
     trusted_python._of_this_process.clear()
     assert answer(plan) is True and describe_interpreter(plan) == ""
@@ -106,10 +106,10 @@ def test_an_environment_that_was_closed_when_it_was_agreed_to_and_is_open_now_is
     assert answer(plan) is None and probe_python(plan) == sys.executable
 
 
-def test_looking_imports_nothing_from_pythonpath_and_the_users_own_packages(
-    named: Named, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_check_ignores_pythonpath_and_user_site_packages(
+    plan_naming: Named, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, planted, canary = named("venv/bin/python"), tmp_path / "planted", tmp_path / "canary"
+    plan, planted, canary = plan_naming("venv/bin/python"), tmp_path / "planted", tmp_path / "canary"
     remember(plan, True)
     user_site = tmp_path / "user" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     for folder, name in ((planted, "sitecustomize.py"), (user_site, "usercustomize.py")):
@@ -125,35 +125,35 @@ def test_looking_imports_nothing_from_pythonpath_and_the_users_own_packages(
     (environment / "sitecustomize.py").write_text(f"open({str(canary)!r}, 'w')\n")
     monkeypatch.delenv("PYTHONPATH")
     run_lookup("software", 60.0, python=probe_python(plan))
-    assert not canary.exists(), "dstui's own looks, until somebody agrees again"
+    assert not canary.exists(), "dstui's own interpreter is used until the user agrees again"
 
 
-def test_another_virtual_environment_is_another_interpreter_though_it_links_to_the_same_program(named: Named, tmp_path: Path) -> None:
+def test_another_virtual_environment_needs_its_own_consent(plan_naming: Named, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", symlinks=True)
-    plan = named("venv/bin/python")
+    plan = plan_naming("venv/bin/python")
     assert not is_own_interpreter(plan) and to_be_asked(plan)
     assert Path(os.path.realpath(tmp_path / "venv/bin/python")) == Path(os.path.realpath(sys.executable))
     remember(plan, True)
     (tmp_path / "venv/bin/python").unlink()
     (tmp_path / "venv/bin/python").symlink_to(tmp_path / "mine.sh")
-    assert answer(plan) is None, "the link leads elsewhere now"
+    assert answer(plan) is None, "the link has another target now"
 
 
 @pytest.mark.parametrize("python", [None, sys.executable, str(Path(sys.executable).with_name("python"))])
-def test_nothing_is_asked_about_dstuis_own_interpreter(python: str | None, named: Named) -> None:
-    plan = named(python)
+def test_own_interpreter_needs_no_consent(python: str | None, plan_naming: Named) -> None:
+    plan = plan_naming(python)
     assert is_own_interpreter(plan) and probe_python(plan) == sys.executable and not to_be_asked(plan)
 
 
 @pytest.mark.parametrize("python", ["./not-there", "no-such-program-at-all", "rm"])
-def test_a_program_that_is_not_there_is_not_asked_about_and_one_of_the_path_is(python: str, named: Named) -> None:
-    plan = named(python)
+def test_missing_program_is_not_asked_about_but_one_on_the_path_is(python: str, plan_naming: Named) -> None:
+    plan = plan_naming(python)
     assert probe_python(plan) == sys.executable and to_be_asked(plan) is (python == "rm")
 
 
-def test_an_answer_that_cannot_be_kept_holds_for_this_process(named: Named, tmp_path: Path) -> None:
+def test_consent_that_cannot_be_saved_holds_for_this_process(plan_naming: Named, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("no folder")
-    plan = named("./mine.sh")
+    plan = plan_naming("./mine.sh")
     remember(plan, True)
     assert answer(plan) is True
     remember(plan, False)
@@ -161,10 +161,10 @@ def test_an_answer_that_cannot_be_kept_holds_for_this_process(named: Named, tmp_
 
 
 @pytest.mark.parametrize("text", ["", "[", '{"a": 1}', "[1, null, {}]", '[{"plan": 3}]'])
-def test_a_broken_memory_is_none(text: str, named: Named) -> None:
+def test_broken_consent_file_counts_as_empty(text: str, plan_naming: Named) -> None:
     state_file().parent.mkdir(parents=True)
     state_file().write_text(text)
-    plan = named("./mine.sh")
+    plan = plan_naming("./mine.sh")
     assert answer(plan) is None
     remember(plan, True)
     assert answer(plan) is True

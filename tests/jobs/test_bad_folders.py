@@ -1,4 +1,4 @@
-"""Job folders that are half-written, of another version, on a read-only disk, or deleted under the job: the truth all the same."""
+"""Job folders that are half-written, of another version, on a read-only disk, or deleted while the job runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import find
 from dstui.jobs.store.status import current_status, rebuilt
 from tests.job_json import refreshed_json, status_json, write_status_json
-from tests.jobs.lab import Lab, end_of, of_job, ready
-from tests.jobs.made import dstui, made
+from tests.jobs.lab import Lab, final_status, job_processes, ready
+from tests.jobs.made import dstui, make_job
 from tests.owned import add_to_index
 from tests.waiting import wait_for
 
@@ -29,9 +29,9 @@ UNREADABLE = {
 }
 
 
-def with_records(path: Path) -> JobFolder:
-    """A job that has ended, whose ranks have left whole records."""
-    folder = made(path, state="failed", exit_code=3)
+def job_with_records(path: Path) -> JobFolder:
+    """Write an ended job whose ranks left complete records."""
+    folder = make_job(path, state="failed", exit_code=3)
     folder.launch_file.write_text("{}")
     for rank, code in ((0, 1), (1, 3)):
         record = {"rank": rank, "host": "h1", "pid": 1, "tag": "a-tag", "started": 1767323000.0, "ended": 1767323105.0 - rank}
@@ -40,8 +40,8 @@ def with_records(path: Path) -> JobFolder:
 
 
 @pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
-def test_a_status_that_makes_no_sense_is_made_anew_from_the_ranks_records_and_kept_aside(tmp_path: Path, text: str) -> None:
-    folder = with_records(tmp_path / "job")
+def test_invalid_status_is_rebuilt_from_rank_records_and_backed_up(tmp_path: Path, text: str) -> None:
+    folder = job_with_records(tmp_path / "job")
     folder.status_file.write_text(text)
     status = refreshed_json(folder)
     assert (status["state"], status["exit_code"], status["started"]) == ("failed", 3, "2026-01-02T03:03:20.000+00:00")
@@ -51,16 +51,16 @@ def test_a_status_that_makes_no_sense_is_made_anew_from_the_ranks_records_and_ke
 
 
 @pytest.mark.parametrize("text", ['{"version": 9, "state": 3, "ranks": [{"id": 0}]}', '{"version": 9, "state": "running", "tag": "a-tag"}'])
-def test_a_status_of_a_newer_dstui_is_only_looked_at(tmp_path: Path, text: str) -> None:
-    folder = with_records(tmp_path / "job")
+def test_status_of_newer_version_is_only_read(tmp_path: Path, text: str) -> None:
+    folder = job_with_records(tmp_path / "job")
     folder.status_file.write_text(text)
     before = sorted(folder.path.iterdir())
     assert "newer dstui (version 9" in refreshed_json(folder)["foreign"] and "newer dstui" in stop(folder).refused
     assert folder.status_file.read_text() == text and sorted(folder.path.iterdir()) == before
 
 
-def test_every_command_answers_where_the_status_is_lost(tmp_path: Path) -> None:
-    folder = with_records(tmp_path / "job")
+def test_every_command_answers_without_a_status(tmp_path: Path) -> None:
+    folder = job_with_records(tmp_path / "job")
     folder.log(1).write_text("ValueError: a bad shard\n")
     for command, said, code in (("logs", "[1] ValueError", 0), ("stop", "had ended before: failed, exit status 3", 0), ("stacks", "", 1)):
         folder.status_file.unlink(missing_ok=True)
@@ -71,8 +71,8 @@ def test_every_command_answers_where_the_status_is_lost(tmp_path: Path) -> None:
     assert find(str(folder.path)) == folder
 
 
-def test_without_any_record_nothing_is_made_up(tmp_path: Path) -> None:
-    folder = add_to_index(made(tmp_path / "job"))
+def test_nothing_is_made_up_without_records(tmp_path: Path) -> None:
+    folder = add_to_index(make_job(tmp_path / "job"))
     folder.status_file.write_text("{")
     assert rebuilt(folder) is None and current_status(folder) is None
     assert folder.status_file.read_text() == "{"
@@ -83,7 +83,7 @@ def test_without_any_record_nothing_is_made_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.launcher
-def test_a_job_whose_status_was_lost_lives_on_and_is_looked_after_again(tmp_path: Path) -> None:
+def test_job_with_lost_status_keeps_running_and_is_supervised_again(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start("all:hang")
     ready(folder)
     supervisor = status_json(folder)["supervisor"]["pid"]
@@ -96,8 +96,8 @@ def test_a_job_whose_status_was_lost_lives_on_and_is_looked_after_again(tmp_path
     assert stop(folder).left == [] and status_json(folder)["state"] == "stopped"
 
 
-def test_what_a_rank_said_whose_log_is_gone_is_not_guessed(tmp_path: Path) -> None:
-    folder = with_records(tmp_path / "job")
+def test_lines_of_a_missing_log_are_not_guessed(tmp_path: Path) -> None:
+    folder = job_with_records(tmp_path / "job")
     for rank in (0, 1):
         folder.log(rank).unlink()
     folder.record(1).write_text(folder.record(1).read_text().replace('"exit_code": 3', '"exit_code": 1'))
@@ -105,8 +105,8 @@ def test_what_a_rank_said_whose_log_is_gone_is_not_guessed(tmp_path: Path) -> No
     assert found.cause is None and found.evidence
 
 
-def test_a_folder_in_the_place_of_a_log_is_no_log(tmp_path: Path) -> None:
-    folder = with_records(tmp_path / "job")
+def test_folder_in_place_of_a_log_is_no_log(tmp_path: Path) -> None:
+    folder = job_with_records(tmp_path / "job")
     folder.log(1).unlink()
     folder.log(1).mkdir()
     code, out, _ = dstui("logs", "job", cwd=tmp_path)
@@ -114,23 +114,23 @@ def test_a_folder_in_the_place_of_a_log_is_no_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.launcher
-def test_a_folder_that_is_deleted_under_the_job_comes_back_and_the_job_can_be_found_and_stopped(tmp_path: Path) -> None:
+def test_deleted_folder_of_a_running_job_is_recreated_and_the_job_can_be_stopped(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start("all:hang")
     ready(folder)
     wait_for(lambda: status_json(folder).get("state") == "running")
     tag = status_json(folder)["tag"]
     shutil.rmtree(folder.path)
     wait_for(lambda: status_json(folder).get("state") == "running")
-    assert status_json(folder)["tag"] == tag and len(of_job(folder, "all:hang")) >= 2
+    assert status_json(folder)["tag"] == tag and len(job_processes(folder, "all:hang")) >= 2
     assert "the job folder was deleted" in wait_for(lambda: folder.events_file.exists() and folder.events_file.read_text())
     report = stop(folder)
     assert (report.state, report.exit_code, report.left) == ("stopped", 143, [])
-    assert end_of(folder)["ranks"]["0"]["exit_code"] == 143
+    assert final_status(folder)["ranks"]["0"]["exit_code"] == 143
 
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a read-only disk, once what is to be in it is there: call `mount` in it."""
+    """Return a folder that becomes read-only with its content when `mount` is called in it."""
     place = tmp_path / "disk"
     place.mkdir()
     yield place
@@ -140,11 +140,11 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 def mount(place: Path) -> None:
     script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"'
     if subprocess.run(["sh", "-c", script, "sh", str(place)], check=False, capture_output=True).returncode:
-        pytest.skip("nothing can be mounted here")
+        pytest.skip("mounting is not possible here")
 
 
-def test_the_end_of_a_job_is_told_also_from_a_read_only_disk(read_only: Path, tmp_path: Path) -> None:
-    folder = with_records(read_only / "job")
+def test_end_of_a_job_is_reported_from_a_read_only_disk(read_only: Path, tmp_path: Path) -> None:
+    folder = job_with_records(read_only / "job")
     folder.lock_file.touch()
     host = {"pid": 1, "host": None, "ticks": 0}
     write_status_json(

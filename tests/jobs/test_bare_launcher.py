@@ -1,4 +1,4 @@
-"""The launcher that starts without torch (tests/bare_launcher) is the installed one, and what it starts has the whole of DeepSpeed."""
+"""The launcher without torch (tests/bare_launcher) is the installed one, and its ranks get all of DeepSpeed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ atexit.register(write)
 """
 
 STAND_INS = {"torch", "deepspeed.utils", "deepspeed.utils.torch", "deepspeed.autotuning"}
-"""Modules of the bare launcher that come from no file."""
+"""Stub modules of the bare launcher, which have no file."""
 
 
 @pytest.mark.launcher
-def test_the_launcher_of_the_tests_is_the_installed_one_without_torch_and_its_ranks_have_everything(tmp_path: Path) -> None:
+def test_bare_launcher_is_the_installed_one_without_torch_and_ranks_have_all_of_deepspeed(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(WRITE_MODULES)
     (tmp_path / "train.py").write_text("import deepspeed, sys\ndeepspeed.initialize, deepspeed.zero.Init\nsys.exit(7)\n")
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{BARE_LAUNCHER}", "MODULES": str(tmp_path), "DS_ACCELERATOR": "cpu"}

@@ -1,4 +1,4 @@
-"""Ranks bound to CPUs beside their GPU: the pasted command and the job, under the real launcher. numactl is played by taskset."""
+"""Ranks bound to CPU cores: the printed command and the job, under the real launcher, with taskset in place of numactl."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a Plan and its script, and a numactl on the PATH."""
+    """Return a folder with a Plan and its script, with numactl on the PATH."""
     (tmp_path / "plan.yaml").write_text(PLAN)
     (tmp_path / "rank.py").write_text(RANK)
     (tmp_path / "bin").mkdir()
@@ -46,7 +46,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def cores() -> tuple[str, str]:
-    """Two CPUs that we may use."""
+    """Return two CPUs that this process may use."""
     first, second, *_ = sorted(os.sched_getaffinity(0))
     return str(first), str(second)
 
@@ -60,7 +60,7 @@ def expected(local_rank: int) -> str:
     return f"['--local_rank={local_rank}', '--name', 'a b'] [{cores()[local_rank]}] 1"
 
 
-def test_the_pasted_command_binds_each_rank(job: Path) -> None:
+def test_printed_command_binds_each_rank(job: Path) -> None:
     plan, machine = plan_and_machine(job)
     files = {artifact.name: artifact for artifact in artifacts(Target(plan, machine))}
     assert files["bind.sh"].executable
@@ -73,7 +73,7 @@ def test_the_pasted_command_binds_each_rank(job: Path) -> None:
     assert {line for line in ran.stdout.splitlines() if line.startswith("['--local")} == {expected(0), expected(1)}
 
 
-def test_a_job_binds_each_rank(job: Path) -> None:
+def test_job_binds_each_rank(job: Path) -> None:
     command = [sys.executable, "-m", "dstui", "--headless", "plan.yaml", "--run-dir", "run"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

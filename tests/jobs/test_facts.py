@@ -1,4 +1,4 @@
-"""What proves an end, or speaks against it: the kernel's counts, /dev/shm, disks, and who sent a signal."""
+"""Facts that prove or rule out a cause: OOM counts of the kernel, /dev/shm, disks, limits, and the senders of signals."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.supervisor.resource_facts import ResourceFacts, cgroup_of, kills_in, least, resources
 from tests.diagnosis.crash_texts import SAMPLES, fallout, traceback
 from tests.job_json import status_json, write_status_json
-from tests.jobs.lab import Lab, end_of, memory_cgroup, ready
-from tests.jobs.made import made
+from tests.jobs.lab import Lab, final_status, memory_cgroup, ready
+from tests.jobs.made import make_job
 from tests.waiting import wait_for
 
 GIB = 1 << 30
@@ -33,8 +33,8 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 def ended(path: Path, logs: dict[int, list[str]], codes: dict[int, int], **facts: Any) -> Diagnosis:
-    """What is said of a job whose ranks ended so, one second after another; `facts`: what was seen then, beside the launch's."""
-    folder = made(path, logs={rank: "".join(f"{line.partition(']: ')[2] or line}\n" for line in lines) for rank, lines in logs.items()})
+    """Diagnose a job whose ranks ended like this, one second apart; `facts` were observed at the end, besides those of the launch."""
+    folder = make_job(path, logs={rank: "".join(f"{line.partition(']: ')[2] or line}\n" for line in lines) for rank, lines in logs.items()})
     write_status_json(folder, {**status_json(folder), "state": "failed", "exit_code": 1})
     began = time.time() - 100
     for rank, code in codes.items():
@@ -49,31 +49,31 @@ def ended(path: Path, logs: dict[int, list[str]], codes: dict[int, int], **facts
 KILLED: tuple[dict[int, list[str]], dict[int, int]] = ({0: ["step 1"], 1: fallout(1)}, {0: 137, 1: 1})
 
 
-def test_a_kill_that_the_jobs_cgroup_counted_is_host_memory_for_certain(tmp_path: Path) -> None:
+def test_kill_counted_by_the_jobs_cgroup_is_certainly_host_memory(tmp_path: Path) -> None:
     found = ended(tmp_path / "job", *KILLED, oom_kill=3, host_oom_kill=8, memory_peak=4 * GIB)
     assert (found.cause, found.first_failing_rank, found.confidence, found.host) == ("OOM-HOST", 0, "high", "h1")
     assert found.evidence[0].file.endswith("events.jsonl") and found.evidence[0].line == 2
     assert "1 process of the job's cgroup" in found.evidence[0].text and "limit 4 GiB, peak 4 GiB" in found.evidence[0].text
 
 
-def test_a_kill_in_the_ranks_own_cgroup_counts_too(tmp_path: Path) -> None:
+def test_kill_in_a_ranks_own_cgroup_counts(tmp_path: Path) -> None:
     assert ended(tmp_path / "job", *KILLED, killed={"0": 1}).cause == "OOM-HOST"
 
 
-def test_a_kill_somewhere_on_the_host_is_likely_but_not_certain(tmp_path: Path) -> None:
+def test_kill_elsewhere_on_the_host_is_likely_host_memory(tmp_path: Path) -> None:
     found = ended(tmp_path / "job", *KILLED, host_oom_kill=8)
     assert (found.cause, found.first_failing_rank, found.confidence) == ("OOM-HOST", 0, "medium")
 
 
-def test_a_kill_that_nobody_counted_was_somebody_elses(tmp_path: Path) -> None:
+def test_kill_that_no_cgroup_counted_has_another_sender(tmp_path: Path) -> None:
     found = ended(tmp_path / "job", *KILLED)
     assert (found.cause, found.first_failing_rank) == ("KILLED-UNKNOWN", 0)
     assert any("not a lack of memory" in note for note in found.notes)
-    assert found.could_be == ("SLURM-CANCEL",), "what the facts speak against is no candidate"
+    assert found.could_be == ("SLURM-CANCEL",), "a cause that the facts rule out is no alternative"
 
 
-def test_where_the_kernel_does_not_count_nothing_is_said_against_memory(tmp_path: Path) -> None:
-    folder = made(tmp_path / "job", state="failed")
+def test_host_memory_is_not_ruled_out_without_kernel_counts(tmp_path: Path) -> None:
+    folder = make_job(tmp_path / "job", state="failed")
     folder.record(0).write_text(json.dumps({"rank": 0, "host": "h1", "pid": 1, "ended": 5.0, "exit_code": 137}))
     folder.append_event(1.0, "facts", attempt=1)
     folder.append_event(5.0, "facts", attempt=1, ranks=[0])
@@ -81,19 +81,19 @@ def test_where_the_kernel_does_not_count_nothing_is_said_against_memory(tmp_path
     assert (found.cause, found.notes) == ("KILLED-UNKNOWN", ())
 
 
-def test_only_as_many_ranks_as_were_counted_died_for_want_of_memory(tmp_path: Path) -> None:
+def test_no_more_ranks_than_counted_are_host_memory(tmp_path: Path) -> None:
     found = ended(tmp_path / "job", {0: ["step 1"], 1: ["step 1"]}, {0: 137, 1: 137}, oom_kill=3)
     assert (found.cause, found.first_failing_rank, found.ranks) == ("OOM-HOST", 0, (0,))
 
 
-def test_a_killed_data_loader_worker_is_host_memory_where_the_kernel_counted_it(tmp_path: Path) -> None:
+def test_killed_data_loader_worker_is_host_memory_if_counted(tmp_path: Path) -> None:
     worker = traceback(1, "RuntimeError: DataLoader worker (pid 71) is killed by signal: Killed.")
     assert ended(tmp_path / "a", {0: fallout(0), 1: worker}, {0: 1, 1: 1}).cause == "DL-WORKER"
     found = ended(tmp_path / "b", {0: fallout(0), 1: worker}, {0: 1, 1: 1}, oom_kill=3)
     assert (found.cause, found.first_failing_rank, found.confidence) == ("OOM-HOST", 1, "high")
 
 
-def test_a_bus_error_is_shared_memory_where_it_was_full_and_something_else_where_not(tmp_path: Path) -> None:
+def test_bus_error_is_shared_memory_only_if_it_was_full(tmp_path: Path) -> None:
     logs, codes = {0: ["step 1"], 1: fallout(1)}, {0: 135, 1: 1}
     found = ended(tmp_path / "a", logs, codes, least={"shm_free": 0})
     assert (found.cause, found.first_failing_rank, found.confidence) == ("SIGBUS-SHM", 0, "high")
@@ -103,7 +103,7 @@ def test_a_bus_error_is_shared_memory_where_it_was_full_and_something_else_where
     assert any("/dev/shm was not full (always 512 MiB of 1 GiB free)" in note for note in found.notes)
 
 
-def test_memory_that_was_refused_on_a_host_that_had_enough_is_no_kill_by_the_kernel(tmp_path: Path) -> None:
+def test_refused_allocation_on_a_host_with_free_memory_is_no_oom_kill(tmp_path: Path) -> None:
     words = traceback(1, SAMPLES["ALLOC-REFUSED"][0])
     found = ended(tmp_path / "a", {0: fallout(0), 1: words}, {0: 1, 1: 1}, least={"memory_available": 9 * GIB})
     assert (found.cause, found.first_failing_rank) == ("ALLOC-REFUSED", 1)
@@ -112,7 +112,7 @@ def test_memory_that_was_refused_on_a_host_that_had_enough_is_no_kill_by_the_ker
     assert found.cause == "ALLOC-REFUSED" and not found.notes
 
 
-def test_memory_that_a_limit_of_the_process_refused_names_the_limit(tmp_path: Path) -> None:
+def test_refused_allocation_under_a_process_limit_names_the_limit(tmp_path: Path) -> None:
     words = traceback(1, SAMPLES["ALLOC-REFUSED"][0])
     ended(tmp_path / "a", {0: fallout(0), 1: words}, {0: 1, 1: 1}, least={"memory_available": 9 * GIB})
     ended(tmp_path / "b", {0: fallout(0), 1: traceback(1, "KeyError: 'x'")}, {0: 1, 1: 1})
@@ -125,13 +125,13 @@ def test_memory_that_a_limit_of_the_process_refused_names_the_limit(tmp_path: Pa
     assert diagnose_job(JobFolder(tmp_path / "b")).cause == "USER-PY", "a limit that refused nothing is no cause"
 
 
-def test_the_room_that_was_left_is_told_of_a_full_disk(tmp_path: Path) -> None:
+def test_full_disk_reports_the_space_left(tmp_path: Path) -> None:
     full = traceback(1, "OSError: [Errno 28] No space left on device")
     found = ended(tmp_path / "job", {0: fallout(0), 1: full}, {0: 1, 1: 1}, least={"disk_free": {"/data": 4096}})
     assert found.cause == "CKPT-DISK" and any("4 KiB in /data" in note for note in found.notes)
 
 
-def test_facts_that_make_no_sense_are_passed_over(tmp_path: Path) -> None:
+def test_invalid_facts_are_ignored(tmp_path: Path) -> None:
     found = ended(tmp_path / "job", *KILLED, oom_kill="many", least=None, killed=None, shm_total=None)
     assert found.cause == "KILLED-UNKNOWN"
 
@@ -144,9 +144,7 @@ V1 = {
 
 
 @pytest.mark.parametrize("files", [V1, V2])
-def test_the_kills_of_a_processs_cgroup_are_read_in_both_versions_also_where_only_its_parent_is_seen(
-    tmp_path: Path, files: dict[str, str]
-) -> None:
+def test_cgroup_kills_are_read_in_both_versions_and_from_the_parent(tmp_path: Path, files: dict[str, str]) -> None:
     root = write(tmp_path, files)
     group = cgroup_of(7, root / "proc", root / "cg")
     assert group is not None and group.name == "job"
@@ -163,7 +161,7 @@ def test_the_kills_of_a_processs_cgroup_are_read_in_both_versions_also_where_onl
     assert "memory_limit" not in seen and "shm_free" not in seen and seen["disk_free"][str(tmp_path)] > 0
 
 
-def test_the_least_that_was_free_is_kept() -> None:
+def test_lowest_free_space_is_kept() -> None:
     before = least({}, {"shm_free": 9, "memory_available": 2, "disk_free": {"/a": 5}})
     assert least(before, {"shm_free": 3, "memory_available": 4, "disk_free": {"/a": 7, "/b": 1}}) == {
         "shm_free": 3,
@@ -172,7 +170,7 @@ def test_the_least_that_was_free_is_kept() -> None:
     }
 
 
-def test_this_machine_can_be_looked_at(tmp_path: Path) -> None:
+def test_facts_of_this_machine_can_be_read(tmp_path: Path) -> None:
     facts = ResourceFacts([tmp_path, tmp_path / "gone"])
     facts.began(0, os.getpid())
     facts.now()
@@ -184,13 +182,13 @@ PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from tests.jobs.lab import Lab, end_of
-print(end_of(Lab(Path(sys.argv[1])).start("1:eat", "0:hang"))["state"])
+from tests.jobs.lab import Lab, final_status
+print(final_status(Lab(Path(sys.argv[1])).start("1:eat", "0:hang"))["state"])
 """
 
 
 @pytest.mark.launcher
-def test_live_a_rank_that_its_cgroup_had_no_memory_for_is_proven_by_the_count(tmp_path: Path) -> None:
+def test_real_rank_killed_in_its_cgroup_is_proven_by_the_count(tmp_path: Path) -> None:
     with memory_cgroup(GIB) as group:
         script = f'echo $$ > {group}/cgroup.procs && exec "$@"'
         words = ["sh", "-c", script, "sh", sys.executable, "-c", PROGRAM, str(tmp_path), str(Path(__file__).parents[2])]
@@ -201,7 +199,7 @@ def test_live_a_rank_that_its_cgroup_had_no_memory_for_is_proven_by_the_count(tm
 
 
 @pytest.mark.launcher
-def test_live_a_rank_whose_shell_limits_its_memory_is_told_from_one_that_the_kernel_killed(tmp_path: Path) -> None:
+def test_real_rank_limited_by_its_shell_differs_from_an_oom_kill(tmp_path: Path) -> None:
     (tmp_path / "ask.py").write_text("import os\nif os.environ['RANK'] == '1': bytearray(64 << 30)\n")
     program = PROGRAM.replace('"1:eat", "0:hang"', f"job='script: {tmp_path}/ask.py'")
     words = [
@@ -222,13 +220,13 @@ def test_live_a_rank_whose_shell_limits_its_memory_is_told_from_one_that_the_ker
 
 
 @pytest.mark.launcher
-def test_live_who_sent_the_supervisor_a_sigterm_is_told(tmp_path: Path) -> None:
+def test_real_sender_of_sigterm_to_the_supervisor_is_named(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start("all:hang")
     ready(folder)
     wait_for(lambda: status_json(folder)["state"] == "running")
     supervisor = status_json(folder)["supervisor"]["pid"]
     subprocess.run(["/bin/sh", "-c", f"kill {supervisor}; true"], check=True)
-    assert end_of(folder)["state"] == "stopped"
+    assert final_status(folder)["state"] == "stopped"
     found = diagnose_job(folder)
     assert (found.cause, found.kind) == ("CTRL-C", "stop")
     assert "SIGTERM from process " in found.evidence[0].text and found.evidence[0].file.endswith("events.jsonl")

@@ -1,4 +1,4 @@
-"""Following a job by its folder alone, also one that is half-written, grows, or makes no sense."""
+"""Follow a job by its folder alone, including folders that are half-written, growing or invalid."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.owned import add_to_index
 
 
 @pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One poll reads all there is, also where the machine is too busy for it in a poll's usual spell."""
+def unlimited_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one poll read everything, even if the machine is too busy to do so in a poll's usual time."""
     monkeypatch.setattr("dstui.jobs.watch.follow.SPELL", 60.0)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
-    """A job of two ranks that runs, as far as anybody else can tell: somebody holds its lock."""
+    """Return the folder of a running job with two ranks, whose lock is held."""
     folder = add_to_index(JobFolder(tmp_path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> JobFolder:
     return folder
 
 
-def rank(folder: JobFolder, number: int, state: str, code: int | None = None) -> None:
+def set_rank(folder: JobFolder, number: int, state: str, code: int | None = None) -> None:
     status = status_json(folder)
     status["ranks"][str(number)] |= {"state": state, "exit_code": code}
     write_status_json(folder, {**status, "state": "running"})
@@ -53,15 +53,15 @@ def write(folder: JobFolder, number: int, text: bytes) -> None:
         log.write(text)
 
 
-def test_a_ranks_lines_come_before_its_end_and_everything_before_the_jobs(folder: JobFolder) -> None:
+def test_lines_of_a_rank_precede_its_end_and_everything_precedes_the_jobs_end(folder: JobFolder) -> None:
     follower = Follower(folder)
     assert [type(event) for event in follower.poll()] == [Started]
-    rank(folder, 0, "started")
+    set_rank(folder, 0, "started")
     write(folder, 0, b"step 1 loss 2.5\nunfin")
     assert follower.poll() == [RankState(0, "here", "started", None), Line(0, "step 1 loss 2.5"), Metric(0, 1, "loss", 2.5)]
     write(folder, 0, b"ished\nlast words")
-    rank(folder, 0, "ended", 3)
-    rank(folder, 1, "lost", 137)
+    set_rank(folder, 0, "ended", 3)
+    set_rank(folder, 1, "lost", 137)
     end(folder, 3)
     told: list[Event] = []
     while not told or not isinstance(told[-1], Exited):
@@ -78,12 +78,12 @@ def test_a_ranks_lines_come_before_its_end_and_everything_before_the_jobs(folder
     assert (follower.exit_code, follower.state, follower.duration) == (3, "failed", 90.0)
 
 
-def test_a_small_budget_loses_no_line(folder: JobFolder) -> None:
-    rank(folder, 0, "started")
-    rank(folder, 1, "started")
+def test_small_budget_loses_no_line(folder: JobFolder) -> None:
+    set_rank(folder, 0, "started")
+    set_rank(folder, 1, "started")
     for number in (0, 1):
         write(folder, number, b"".join(b"rank %d line %d %s\n" % (number, line, b"x" * (line % 50)) for line in range(3000)))
-        rank(folder, number, "ended", 0)
+        set_rank(folder, number, "ended", 0)
     end(folder, 0)
     follower, told = Follower(folder), list[Event]()
     while not told or not isinstance(told[-1], Exited):
@@ -93,8 +93,8 @@ def test_a_small_budget_loses_no_line(folder: JobFolder) -> None:
         assert lines == [str(line) for line in range(3000)]
 
 
-def test_without_its_lines_a_log_tells_the_same_numbers(folder: JobFolder) -> None:
-    rank(folder, 0, "started")
+def test_log_without_lines_gives_the_same_numbers(folder: JobFolder) -> None:
+    set_rank(folder, 0, "started")
     for text in (
         b"step 1 LOSS 2.5\n\n",
         b"nothing\nan un",
@@ -102,7 +102,7 @@ def test_without_its_lines_a_log_tells_the_same_numbers(folder: JobFolder) -> No
         b"\n  2%|# | 2/100 [00:01<00:19, 5.0it/s]",
     ):
         write(folder, 0, text)
-    rank(folder, 0, "ended", 0)
+    set_rank(folder, 0, "ended", 0)
     end(folder, 0)
     told: dict[bool, list[Event]] = {}
     for lines in (True, False):
@@ -114,16 +114,16 @@ def test_without_its_lines_a_log_tells_the_same_numbers(folder: JobFolder) -> No
     assert [event.text for event in told[True] if isinstance(event, Line)][3:5] == ["an unfinished loss: 2.0", "lr 0.1"]
 
 
-def test_an_attach_may_begin_near_the_end(folder: JobFolder) -> None:
-    rank(folder, 0, "started")
+def test_attach_can_begin_near_the_end(folder: JobFolder) -> None:
+    set_rank(folder, 0, "started")
     write(folder, 0, b"".join(b"line %d\n" % line for line in range(10_000)))
     told = Follower(folder, backlog=50).poll()
     assert [event.text for event in told if isinstance(event, Line)] == [f"line {n}" for n in range(9996, 10_000)]
 
 
-def test_a_progress_bar_is_alive_between_lines_and_told_now_and_then(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bar_counts_as_activity_and_is_reported_at_intervals(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     follower = Follower(folder)
-    rank(folder, 0, "started")
+    set_rank(folder, 0, "started")
     write(folder, 0, b"\r 10%|# | 1/10")
     assert Line(0, " 10%|# | 1/10") in follower.poll()
     write(folder, 0, b"\r 20%|## | 2/10 loss=0.5")
@@ -134,9 +134,9 @@ def test_a_progress_bar_is_alive_between_lines_and_told_now_and_then(folder: Job
     assert follower.poll() == [Line(0, " 20%|## | 2/10 loss=0.5"), Metric(0, 1, "loss", 0.5)]
 
 
-def test_the_step_of_a_progress_bar_is_known_before_it_is_told(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_of_a_progress_bar_is_known_before_it_is_reported(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     follower = Follower(folder)
-    rank(folder, 0, "started")
+    set_rank(folder, 0, "started")
     write(folder, 0, b"\r 10%|# | 10/100 [00:10<01:30,  1.00it/s]")
     follower.poll()
     write(folder, 0, b"\r 12%|# | 12/100 [00:12<01:28,  1.00it/s]")
@@ -145,7 +145,7 @@ def test_the_step_of_a_progress_bar_is_known_before_it_is_told(folder: JobFolder
     assert follower.poll() == [] and follower.progress == (12, 100)
 
 
-def test_a_job_of_more_ranks_than_a_process_may_have_files_is_followed_whole(folder: JobFolder) -> None:
+def test_job_with_more_ranks_than_file_descriptors_is_followed(folder: JobFolder) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (sum(1 for _ in Path("/proc/self/fd").iterdir()) + 40, hard))
     try:
@@ -161,46 +161,44 @@ def test_a_job_of_more_ranks_than_a_process_may_have_files_is_followed_whole(fol
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_notice_reaches_the_terminal_without_its_escape_sequences(folder: JobFolder) -> None:
+def test_notice_loses_its_escape_sequences(folder: JobFolder) -> None:
     folder.append_event(1.0, "notice", text="\x1b]0;owned\x07\x1b[2Jdone\u202e")
     assert Notice("done") in Follower(folder).poll()
 
 
-def test_the_numbers_of_a_last_line_without_end_count(folder: JobFolder) -> None:
+def test_numbers_of_an_unterminated_last_line_count(folder: JobFolder) -> None:
     follower = Follower(folder)
-    rank(folder, 0, "started")
+    set_rank(folder, 0, "started")
     write(folder, 0, b"step 3 loss 0.5")
-    rank(folder, 0, "ended", 0)
+    set_rank(folder, 0, "ended", 0)
     assert Metric(0, 3, "loss", 0.5) in follower.poll()
 
 
-def test_where_lines_name_no_step_values_are_counted(folder: JobFolder) -> None:
+def test_values_are_counted_if_lines_have_no_step(folder: JobFolder) -> None:
     follower = Follower(folder)
-    rank(folder, 1, "started")
+    set_rank(folder, 1, "started")
     write(folder, 1, b"{'loss': 2.0}\n{'loss': 1.0}\n")
     assert [event.step for event in follower.poll() if isinstance(event, Metric)] == [1, 2]
 
 
-def test_the_time_that_remains_follows_from_the_pace_and_evaluations_do_not_disturb_it(
-    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_remaining_time_follows_the_pace_and_ignores_evaluations(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     follower, now = Follower(folder), time.monotonic()
     monkeypatch.setattr("dstui.jobs.watch.follow.time.monotonic", lambda: now)
-    rank(folder, 1, "started")
+    set_rank(folder, 1, "started")
     for line in (b"step 10/100 loss 2\n", b"step 20/100 loss 2\n", b" 50%|##  | 5/10 [00:01<00:01]\n", b"step 40/100\n"):
         write(folder, 1, line)
         follower.poll()
         now += 5.0
     assert follower.progress == (40, 100)
     assert follower.remaining == pytest.approx(60 * 15 / 30)
-    rank(folder, 1, "ended", 0)
+    set_rank(folder, 1, "ended", 0)
     end(folder, 0)
     follower.poll()
     assert follower.remaining is None
 
 
-def test_the_age_of_a_rank_is_that_of_its_log_also_when_nobody_looked(folder: JobFolder) -> None:
-    rank(folder, 0, "started")
+def test_age_of_a_rank_is_the_age_of_its_log(folder: JobFolder) -> None:
+    set_rank(folder, 0, "started")
     write(folder, 0, b"hello\n")
     os.utime(folder.log(0), (1000.0, 1000.0))
     follower = Follower(folder)
@@ -209,7 +207,7 @@ def test_the_age_of_a_rank_is_that_of_its_log_also_when_nobody_looked(folder: Jo
     assert follower.ranks[1].last_line_at is None
 
 
-def test_the_supervisors_notices_are_told(folder: JobFolder) -> None:
+def test_notices_of_the_supervisor_are_reported(folder: JobFolder) -> None:
     follower = Follower(folder)
     folder.append_event(1.0, "notice", text="rank 0 is compiling")
     folder.append_event(1.0, "notice", text="compiling\x1b[2J", about="/ext\x1b[2J/op", lasts=True)
@@ -237,7 +235,7 @@ def test_the_supervisors_notices_are_told(folder: JobFolder) -> None:
         '{"tag": "t", "attempt": "2"}',
     ],
 )
-def test_a_status_that_is_rubbish_is_no_status(tmp_path: Path, text: str) -> None:
+def test_invalid_status_is_ignored(tmp_path: Path, text: str) -> None:
     folder = JobFolder(tmp_path)
     folder.status_file.write_text(text, encoding="latin-1")
     follower = Follower(folder)
@@ -245,16 +243,16 @@ def test_a_status_that_is_rubbish_is_no_status(tmp_path: Path, text: str) -> Non
     assert follower.exit_code is None
 
 
-def test_a_folder_that_vanishes_while_it_is_followed_is_no_error(folder: JobFolder, tmp_path: Path) -> None:
+def test_vanishing_folder_is_no_error(folder: JobFolder, tmp_path: Path) -> None:
     follower = Follower(folder)
-    rank(folder, 0, "started")
+    set_rank(folder, 0, "started")
     write(folder, 0, b"one\n")
     follower.poll()
     folder.path.rename(tmp_path.with_name("elsewhere"))
     assert follower.poll() == []
 
 
-def test_every_event_has_the_json_shape_that_is_promised() -> None:
+def test_every_event_has_its_documented_json_shape() -> None:
     shapes = [
         (Started("/job", 1.5), {"version": 1, "t": 1.5, "event": "start", "folder": "/job"}),
         (RankState(1, "here", "ended", 3), {"event": "rank", "rank": 1, "host": "here", "state": "ended", "exit_code": 3}),
@@ -268,11 +266,11 @@ def test_every_event_has_the_json_shape_that_is_promised() -> None:
         json.dumps(event.as_json(), allow_nan=False)
 
 
-def test_the_summary_says_how_long_how_well_and_how_it_ended(folder: JobFolder) -> None:
-    rank(folder, 0, "started")
+def test_summary_has_duration_metrics_and_result(folder: JobFolder) -> None:
+    set_rank(folder, 0, "started")
     write(folder, 0, b"step 12 loss 1.25 41.2k tok/s\n")
-    rank(folder, 0, "ended", 0)
-    rank(folder, 1, "lost", 137)
+    set_rank(folder, 0, "ended", 0)
+    set_rank(folder, 1, "lost", 137)
     end(folder, 137)
     follower = Follower(folder)
     while follower.poll():

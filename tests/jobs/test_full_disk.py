@@ -1,4 +1,4 @@
-"""A disk that becomes full while the job runs: the job ends as it ends, and everybody who looks is told how."""
+"""A disk that fills up while the job runs: the job still ends normally, and everyone can see how."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import json, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from tests.jobs.lab import Lab, ready
-from tests.jobs.scenarios import told
+from tests.jobs.scenarios import all_events
 from dstui.jobs.watch.follow import Follower
 from dstui.jobs.control.take_over import take_over
 from dstui.jobs.control.stop import stop
@@ -35,7 +35,7 @@ with open(f"{sys.argv[1]}/everything", "wb", buffering=0) as file:
         pass
 wait_for(lambda: status_json(folder).get("disk_full"))
 Path(f"{sys.argv[1]}-go").touch()  # on another disk
-events = told(Follower(folder))
+events = all_events(Follower(folder))
 last = events[-1]
 first = next((number for number, event in enumerate(events) if "the disk is full" in getattr(event, "text", "")), None)
 ended = next(number for number, event in enumerate(events) if getattr(event, "state", "") == "ended")
@@ -51,7 +51,7 @@ print(json.dumps({
 """
 
 
-def test_a_job_ends_as_it_ends_also_where_its_folder_cannot_be_written_any_more(tmp_path: Path) -> None:
+def test_job_ends_normally_when_its_folder_cannot_be_written(tmp_path: Path) -> None:
     probe = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
     if probe is None or probe.returncode:
         pytest.skip("no mount namespaces for this user")

@@ -1,4 +1,4 @@
-"""Who is behind, who is silent, and what a hang is."""
+"""Which ranks are behind or silent, and what counts as a hang."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ def view(step: int | None = None, ago: float | None = 0.5, state: str = "started
     return RankView("h1", state=state, step=step, last_line_at=None if ago is None else NOW - ago)
 
 
-def sixteen(**odd: RankView) -> dict[int, RankView]:
-    """Sixteen ranks at step 120, silent for 94 s, but for `r11=…`."""
+def sixteen_ranks(**odd: RankView) -> dict[int, RankView]:
+    """Return sixteen ranks at step 120, silent for 94 s, with exceptions such as `r11=…`."""
     return {rank: odd.get(f"r{rank}", view(120, 94)) for rank in range(16)}
 
 
-def test_the_rank_that_others_wait_for_is_named() -> None:
-    hang = verdict(sixteen(r11=view(119, 97)), NOW, SILENCE)
+def test_rank_that_others_wait_for_is_named() -> None:
+    hang = verdict(sixteen_ranks(r11=view(119, 97)), NOW, SILENCE)
     assert hang is not None and hang.missing == (11,)
     assert str(hang) == "15 of 16 ranks have waited for 1 min 34 s at step 120; rank 11: it has not reached it"
 
 
-def test_ranks_that_have_ended_or_never_came_are_named() -> None:
-    hang = verdict(sixteen(r3=view(80, 500, "ended"), r4=view(None, None, "waiting")), NOW, SILENCE)
+def test_ranks_that_ended_or_never_came_are_named() -> None:
+    hang = verdict(sixteen_ranks(r3=view(80, 500, "ended"), r4=view(None, None, "waiting")), NOW, SILENCE)
     assert hang is not None and hang.absent == (3, 4) and hang.living == 14
     assert str(hang).endswith("; ranks 3 and 4 are not running")
 
 
-def test_where_no_rank_is_behind_nobody_is_blamed() -> None:
-    assert "rank 1" not in str(verdict(sixteen(), NOW, SILENCE))
+def test_no_rank_is_blamed_if_none_is_behind() -> None:
+    assert "rank 1" not in str(verdict(sixteen_ranks(), NOW, SILENCE))
     assert str(verdict({0: view(7, 61), 1: view(None, 90)}, NOW, SILENCE)) == (
         "all 2 ranks that run have written nothing for 1 min 01 s, the last reported step is 7: silent work, or a hang"
     )
@@ -44,7 +44,7 @@ def test_where_no_rank_is_behind_nobody_is_blamed() -> None:
     )
 
 
-def test_many_that_are_missing_are_counted() -> None:
+def test_many_missing_ranks_are_counted() -> None:
     views = {rank: view(120 if rank < 4 else 119, 94) for rank in range(64)}
     assert "; 60 ranks (4, 5, 6, 7, 8, 9, …): they have not reached it" in str(verdict(views, NOW, SILENCE))
 
@@ -61,11 +61,11 @@ def test_many_that_are_missing_are_counted() -> None:
         {0: view(5, -30)},  # a clock that is ahead of ours
     ],
 )
-def test_without_silence_of_all_that_live_there_is_no_hang(views: dict[int, RankView]) -> None:
+def test_there_is_no_hang_unless_all_living_ranks_are_silent(views: dict[int, RankView]) -> None:
     assert verdict(views, NOW, SILENCE) is None
 
 
-def test_a_hang_is_said_once_when_it_begins_and_once_when_it_ends() -> None:
+def test_hang_is_reported_once_at_its_begin_and_end() -> None:
     watch, views = Watch(SILENCE), {0: view(5, 0), 1: view(5, 0)}
     said = [watch.news(views, NOW + seconds) for seconds in (1, 59, 61, 62, 200)]
     assert [bool(sentence) for sentence in said] == [False, False, True, False, False]
@@ -83,7 +83,7 @@ some = st.builds(
 
 
 @given(st.dictionaries(st.integers(0, 20), some))
-def test_a_verdict_is_about_every_rank_once_and_always_has_words(views: dict[int, RankView]) -> None:
+def test_verdict_covers_every_rank_once_and_has_text(views: dict[int, RankView]) -> None:
     living = {rank for rank, one in views.items() if one.state == "started"}
     hang = verdict(views, NOW, SILENCE)
     if hang:

@@ -1,4 +1,4 @@
-"""The hook in each rank: what it leaves as it was, and what a real training reports through it."""
+"""The hook in each rank: what it leaves untouched, and what a real training reports through it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from dstui.jobs.metrics.export import metrics
 from dstui.jobs.store.events import Notice
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.supervisor.launch_command import HOOK, SHIM
+from dstui.jobs.watch import follow
 from dstui.jobs.watch.follow import Follower
 from dstui.jobs.watch.summary import summary
 from tests.job_json import write_status_json
-from tests.jobs.lab import Lab, end_of
-from tests.jobs.made import dstui, made
+from tests.jobs.lab import Lab, final_status
+from tests.jobs.made import dstui, make_job
 
 SHOW = """
 import json, multiprocessing, os, subprocess, sys
@@ -59,7 +60,7 @@ if __name__ == "__main__":
 
 
 def ranks_output(folder: Path, *words: str, path: str | None) -> tuple[list[str], bool]:
-    """What SHOW prints as a rank under the real shim, and whether the user's own sitecustomize ran."""
+    """Return what SHOW prints as a rank under the real shim, and whether the user's sitecustomize ran."""
     (folder / "logs").mkdir(parents=True)
     (folder / "ranks").mkdir()
     script = folder.parent / "show.py"
@@ -72,7 +73,7 @@ def ranks_output(folder: Path, *words: str, path: str | None) -> tuple[list[str]
 
 
 @pytest.mark.parametrize("path", [pytest.param(None, marks=pytest.mark.twin), "own"])
-def test_a_rank_and_its_children_find_path_environment_and_sitecustomize_as_without_the_hook(tmp_path: Path, path: str | None) -> None:
+def test_rank_and_children_see_path_environment_and_sitecustomize_as_without_the_hook(tmp_path: Path, path: str | None) -> None:
     if path:
         (tmp_path / path).mkdir()
         (tmp_path / path / "sitecustomize.py").write_text("print('mine')")
@@ -86,7 +87,7 @@ def test_a_rank_and_its_children_find_path_environment_and_sitecustomize_as_with
     assert (end["is"], end["program"]) == ("end", sys.executable)
 
 
-def test_a_rank_whose_files_cannot_be_written_runs_as_it_would(tmp_path: Path) -> None:
+def test_rank_runs_if_its_files_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "hooked").mkdir()
     (tmp_path / "hooked/engine").write_text("in the way")
     (tmp_path / "hooked/logs").mkdir()
@@ -99,11 +100,11 @@ def test_a_rank_whose_files_cannot_be_written_runs_as_it_would(tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> JobFolder:
-    """Two real ranks under an engine; rank 1 fails in a forward at the end."""
+    """Train with two real ranks under an engine; rank 1 raises in a forward at the end."""
     path = tmp_path_factory.mktemp("hook")
     script = Path(__file__).with_name("engine_script.py")
     folder = Lab(path).start(str(path / "checkpoints"), job=f"script: {script}", cluster="env: {OMP_NUM_THREADS: 1}")
-    end_of(folder)
+    final_status(folder)
     return folder
 
 
@@ -111,9 +112,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> JobFolder:
 @pytest.mark.heavy
 @pytest.mark.xdist_group("trained with the hook")
 class TestTrained:
-    """One job, looked at from every side."""
+    """All reports of one trained job."""
 
-    def test_the_losses_are_those_that_the_script_prints_to_the_digit(self, trained: JobFolder) -> None:
+    def test_losses_equal_those_that_the_script_prints(self, trained: JobFolder) -> None:
         for rank in (0, 1):
             printed = [float(line.split()[1]) for line in trained.log(rank).read_text().splitlines() if line.startswith("mine ")]
             steps = [report for report in read_all(trained.engine(rank)) if isinstance(report, EngineStep)]
@@ -122,7 +123,7 @@ class TestTrained:
             assert all(step.micro_steps == 2 and step.lr == [1e-3] and step.samples == 8 * step.step for step in steps)
             assert all(step.grad_norm and step.rss and {"forward", "backward", "step", "total"} <= set(step.times) for step in steps)
 
-    def test_the_engine_is_described_with_what_the_script_changed(self, trained: JobFolder) -> None:
+    def test_engine_is_described_with_the_scripts_changes(self, trained: JobFolder) -> None:
         (resolved,) = read_resolved(trained)
         made = resolved.made
         assert made.own and made.own.endswith("engine_script.py:30") and made.parameters == made.trained == 72
@@ -130,7 +131,7 @@ class TestTrained:
         assert resolved.sentence.startswith("your script overrode train_batch_size 2 with 8 (")
         assert "8 = 2 per rank × 2 accumulation × 2 data-parallel ranks" in "\n".join(lines(resolved))
 
-    def test_checkpoints_evaluation_and_the_phase_of_the_end_are_told(self, trained: JobFolder) -> None:
+    def test_checkpoints_evaluation_and_last_phase_are_reported(self, trained: JobFolder) -> None:
         reports = list(read_all(trained.engine(0)))
         saves = [report for report in reports if isinstance(report, CheckpointCall)]
         assert [(save.kind, save.state, save.tag, save.step) for save in saves] == [
@@ -143,7 +144,7 @@ class TestTrained:
         found = diagnose_job(trained)
         assert any("rank 1 in forward after step 6" in note for note in found.notes) and "sitecustomize" not in found.title
 
-    def test_whoever_follows_gets_the_engines_numbers_first(self, trained: JobFolder) -> None:
+    def test_follower_gets_the_engines_numbers_first(self, trained: JobFolder) -> None:
         follower = Follower(trained, lines=False)
         events: list[Any] = []
         while not events or events[-1].as_json()["event"] != "exit":
@@ -156,16 +157,16 @@ class TestTrained:
         sources = {(metric.name, metric.source) for _, metric in metrics(trained)}
         assert ("loss", "engine") in sources and ("loss", "log") not in sources
 
-    def test_the_command_prints_them_with_their_source(self, trained: JobFolder, tmp_path: Path) -> None:
+    def test_command_prints_the_numbers_with_their_source(self, trained: JobFolder, tmp_path: Path) -> None:
         code, out, _ = dstui("logs", trained.path, "--metrics", "csv", cwd=tmp_path)
         assert code == 0 and "\n6,0,loss," in out and all(line.endswith(",engine") for line in out.splitlines()[1:])
 
-    def test_explain_prints_what_a_run_resolved(self, trained: JobFolder, tmp_path: Path) -> None:
+    def test_explain_prints_the_resolved_configuration(self, trained: JobFolder, tmp_path: Path) -> None:
         code, out, _ = dstui("explain", "--run", trained.path, cwd=tmp_path)
         assert code == 0 and "8 = 2 per rank × 2 accumulation × 2 data-parallel ranks" in out
         assert "your script overrode train_batch_size 2 with 8" in out
 
-    def test_the_bundle_has_what_was_resolved(self, trained: JobFolder, tmp_path: Path) -> None:
+    def test_bundle_has_the_resolved_configuration(self, trained: JobFolder, tmp_path: Path) -> None:
         code, _, err = dstui("bundle", trained.path, "-o", tmp_path / "b.zip", cwd=tmp_path)
         assert code == 0, err
         with zipfile.ZipFile(tmp_path / "b.zip") as archive:
@@ -184,7 +185,7 @@ open("trained", "w").close()
 
 @pytest.mark.launcher
 @pytest.mark.heavy
-def test_a_probe_ends_after_initialize_and_says_that_another_configuration_was_read(tmp_path: Path) -> None:
+def test_probe_ends_after_initialize_and_reports_another_configuration(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(OTHER)
     config = {"train_micro_batch_size_per_gpu": 8, "optimizer": {"type": "AdamW", "params": {"torch_adam": True}}}
     (tmp_path / "mine.json").write_text(json.dumps(config))
@@ -210,13 +211,13 @@ def engine_with(path: str | None = None, **config: Any) -> EngineMade:
     return EngineMade(own="train.py:9", caller="train.py:9", path=path, config=config, batch=[16, 8, 1], stage=2, precision="bf16")
 
 
-def test_changed_keys_are_named_and_what_the_plan_leaves_open_is_not() -> None:
+def test_changed_keys_are_named_but_not_those_the_plan_leaves_open() -> None:
     made = engine_with(zero_optimization={"stage": 2, "reduce_bucket_size": "500000000"}, train_micro_batch_size_per_gpu=8, bf16={})
     different = differences(PLANNED, made)
     assert sentence(made, different, another=False) == "your script overrode train_micro_batch_size_per_gpu 4 with 8 (train.py:9)"
 
 
-def test_another_file_or_a_configuration_of_its_own_is_another_configuration() -> None:
+def test_another_file_or_dictionary_is_another_configuration() -> None:
     own = engine_with(fp16={"enabled": True})
     different = differences(PLANNED, own)
     assert {d.key for d in different} == {"train_micro_batch_size_per_gpu", "zero_optimization.reduce_bucket_size"}
@@ -234,25 +235,25 @@ def test_another_file_or_a_configuration_of_its_own_is_another_configuration() -
         b'{"is": "step", "t": 1, "times": {"total": "x"}}', b'{"is": "initialize", "t": 1, "batch": "no"}', b'{"is": "new", "t": 1}',
     ],
 )  # fmt: skip
-def test_a_line_that_makes_no_sense_is_skipped(line: bytes) -> None:
+def test_invalid_line_is_skipped(line: bytes) -> None:
     assert parse(line) is None
 
 
-def test_losses_that_are_no_numbers_are_told_and_texts_are_made_safe() -> None:
+def test_nan_losses_are_reported_and_texts_are_escaped() -> None:
     step = parse(b'{"is": "step", "t": 1, "step": 3, "loss": NaN, "grad_norm": Infinity}')
     assert isinstance(step, EngineStep) and step.loss is not None and step.loss != step.loss and step.grad_norm == float("inf")
     alone = parse(b'{"is": "alone", "t": 1, "caller": "a\\u001b[2Jb:1"}')
     assert alone is not None and "\x1b" not in str(alone)
 
 
-def test_a_folder_without_a_hook_is_read_as_before(tmp_path: Path) -> None:
-    folder = made(tmp_path / "job")
+def test_folder_without_a_hook_is_read(tmp_path: Path) -> None:
+    folder = make_job(tmp_path / "job")
     assert read_resolved(folder) == [] and read_now(folder.engine(0, kind="json")) is None
     assert {metric.source for _, metric in metrics(folder)} == {"log"}
 
 
-def test_the_configuration_of_a_run_is_checked_for_what_the_plan_does_not_have(tmp_path: Path) -> None:
-    folder = made(tmp_path / "job")
+def test_configuration_of_a_run_is_checked_for_keys_missing_in_the_plan(tmp_path: Path) -> None:
+    folder = make_job(tmp_path / "job")
     (folder.path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 1, "typo": 1}')
     folder.engine(0).parent.mkdir(exist_ok=True)
     config = {"train_micro_batch_size_per_gpu": 8, "typo": 1, "zero_optimisation": {"stage": 2}}
@@ -263,8 +264,8 @@ def test_the_configuration_of_a_run_is_checked_for_what_the_plan_does_not_have(t
     assert code == 0 and [finding["path"] for finding in engine["findings"]] == ["deepspeed.zero_optimisation"]
 
 
-def test_explain_says_where_no_engine_was_reported(tmp_path: Path) -> None:
-    code, out, err = dstui("explain", "--run", made(tmp_path / "job").path, cwd=tmp_path)
+def test_explain_says_that_no_engine_was_reported(tmp_path: Path) -> None:
+    code, out, err = dstui("explain", "--run", make_job(tmp_path / "job").path, cwd=tmp_path)
     assert (code, out) == (1, "") and "deepspeed.initialize was not reached, or the run was not observed" in err
 
 
@@ -276,8 +277,8 @@ def steps_of(rank: int, steps: int, own: float = 0.01) -> str:
 
 
 def observed(path: Path, ranks: int, slow: int | None = None, steps: int = 30) -> JobFolder:
-    """A job that runs, as its hooks leave it; `slow`: a rank whose own part of a step takes longer."""
-    folder = made(path, logs=dict.fromkeys(range(ranks), ""), state="running", ended=None)
+    """Write a running job as its hooks leave it; `slow`: a rank whose own part of a step takes longer."""
+    folder = make_job(path, logs=dict.fromkeys(range(ranks), ""), state="running", ended=None)
     folder.launch_file.write_text(json.dumps({"version": 1, "base": str(path.parent), "observe": "engine"}))
     folder.engine(0).parent.mkdir(exist_ok=True)
     for rank in range(ranks):
@@ -291,26 +292,28 @@ def observed(path: Path, ranks: int, slow: int | None = None, steps: int = 30) -
 
 
 def notices_of(folder: JobFolder, polls: int = 20) -> dict[str, str]:
-    """What whoever follows is told, by its code."""
+    """Return the notices that a follower reports, by code."""
     follower = Follower(folder, lines=False, status_of=JobFolder.read_status)
     events = [event for _ in range(polls) for event in follower.poll()]
     follower.close()
     return {event.code: event.text for event in events if isinstance(event, Notice) and event.code}
 
 
-def test_the_rank_whose_own_part_of_a_step_takes_longer_is_told_as_the_straggler(tmp_path: Path) -> None:
+def test_rank_with_slow_own_part_of_a_step_is_the_straggler(tmp_path: Path) -> None:
     told = notices_of(observed(tmp_path / "slow", 4, slow=2))
     assert told["straggler"].startswith("rank 2 is the straggler: its own part of a step (data and forward) takes 0.3 s")
     assert notices_of(observed(tmp_path / "even", 4)) == {}
 
 
-def test_ranks_without_a_hook_are_said_to_be_unobserved(tmp_path: Path) -> None:
+def test_ranks_without_a_hook_are_reported_as_unobserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = observed(tmp_path / "job", 3)
     folder.engine(1).unlink()
+    assert notices_of(folder) == {}, "its interpreter may still be starting"
+    monkeypatch.setattr(follow, "HOOKED", 0.0)
     assert notices_of(folder)["not-observed"].startswith("rank 1: not observed (the interpreter ignores sitecustomize (-I")
 
 
-def test_a_rank_that_becomes_another_program_is_said_to_be_unobserved(tmp_path: Path) -> None:
+def test_rank_that_becomes_another_program_is_reported_as_unobserved(tmp_path: Path) -> None:
     folder = observed(tmp_path / "job", 2)
     with folder.engine(1).open("a") as file:
         file.write('{"is": "end", "t": 3.0, "faults": 0, "program": "/usr/bin/python3"}\n')
@@ -319,7 +322,7 @@ def test_a_rank_that_becomes_another_program_is_said_to_be_unobserved(tmp_path: 
     )
 
 
-def test_the_lines_count_again_where_the_engine_has_fallen_silent(tmp_path: Path) -> None:
+def test_log_lines_count_again_when_the_engine_is_silent(tmp_path: Path) -> None:
     folder = observed(tmp_path / "job", 1, steps=3)
     os.utime(folder.engine(0), (1000, 1000))
     follower = Follower(folder, lines=False, status_of=JobFolder.read_status)
@@ -335,7 +338,7 @@ def test_the_lines_count_again_where_the_engine_has_fallen_silent(tmp_path: Path
     assert views == [(3, 1 / 3, True), (3, 1 / 3, True), (9, 9.5, False), (10, 10.5, False)]
 
 
-def test_512_ranks_are_followed(tmp_path: Path) -> None:
+def test_hook_files_of_512_ranks_are_followed(tmp_path: Path) -> None:
     folder = observed(tmp_path / "job", 512, slow=300, steps=21)
     follower = Follower(folder, lines=False, status_of=JobFolder.read_status)
     codes: list[str] = []
@@ -345,11 +348,11 @@ def test_512_ranks_are_followed(tmp_path: Path) -> None:
     follower.close()
 
 
-def test_of_a_thousand_steps_a_second_a_sample_is_reported() -> None:
+def test_only_a_sample_of_a_thousand_steps_per_second_is_reported() -> None:
     spec = importlib.util.spec_from_file_location("hook_under_test", HOOK)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)  # under another name it observes nothing
+    spec.loader.exec_module(module)  # loaded under another name, it does not start
     hook = module.Hook(SimpleNamespace(count=0), "engine")
     reported = []
     for step in range(200_000):
@@ -370,7 +373,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_interpreters_without_site_start_below_a_rank_and_a_kill_leaves_whole_lines(tmp_path: Path) -> None:
+def test_interpreters_without_site_start_and_a_kill_leaves_complete_lines(tmp_path: Path) -> None:
     for part in ("logs", "ranks"):
         (tmp_path / part).mkdir()
     (tmp_path / "script.py").write_text(WITHOUT_SITE)

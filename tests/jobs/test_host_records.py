@@ -1,4 +1,4 @@
-"""What a job's records say of its hosts, and how it is told."""
+"""What a job's records say about its hosts, and how it is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dstui.jobs.watch.follow import Follower
 HOSTS = {"h1": HostStatus("reached", 1000.0), "h2": HostStatus("unreachable", 1012.5, "no answer for 8 s", 3)}
 
 
-def test_what_a_status_says_of_hosts_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_hosts_of_a_status_survive_a_round_trip(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     folder.prepare(1)
     folder.write_status(JobStatus("running", "tag", ranks={0: RankStatus("h1"), 1: RankStatus("h2")}, hosts=HOSTS))
@@ -29,17 +29,17 @@ def test_what_a_status_says_of_hosts_is_read_as_it_was_written(tmp_path: Path) -
     }
 
 
-def test_a_job_of_this_machine_alone_names_no_hosts() -> None:
+def test_local_job_names_no_hosts() -> None:
     assert initial("tag", {0: "here"}, None).hosts == {}
     assert "hosts" not in initial("tag", {0: "here"}, None).as_json()
 
 
 @pytest.mark.parametrize("hosts", [[], {"h1": None}, {"h1": {"state": "odd"}}, {"h1": {"exit_code": "3"}}, {"h\0": {}}])
-def test_a_status_whose_hosts_make_no_sense_is_none(hosts: object) -> None:
+def test_status_with_invalid_hosts_is_rejected(hosts: object) -> None:
     assert JobStatus.from_json({"state": "running", "hosts": hosts}) is None
 
 
-def test_what_happens_to_a_host_is_an_event(tmp_path: Path) -> None:
+def test_changes_of_a_host_are_events(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     folder.prepare(1)
     folder.write_status(JobStatus("succeeded", "tag", exit_code=0, ranks={0: RankStatus("h1", 1, "ended", 0)}))

@@ -1,4 +1,4 @@
-"""Real jobs under the real launcher: whatever happens to them, the folder tells the truth and nothing is left behind."""
+"""Real jobs under the real launcher: whatever happens, the folder records it correctly and no process or file is left behind."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def lines_of(outcome: Outcome, rank: int | None) -> list[str]:
     return [event.text for event in outcome["events"] if isinstance(event, Line) and event.rank == rank]
 
 
-@pytest.mark.scenario("everything_said")
-def test_a_job_whose_ranks_all_end_with_0_has_succeeded(outcome: Outcome) -> None:
+@pytest.mark.scenario("prints_everything")
+def test_job_succeeds_if_all_ranks_exit_with_0(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("succeeded", 0)
     assert {rank["state"] for rank in outcome["ranks"].values()} == {"ended"}
     assert outcome["left"] == []
 
 
-@pytest.mark.scenario("everything_said")
-def test_a_script_gets_its_arguments_and_its_place_in_the_job_as_from_the_bare_launcher(outcome: Outcome) -> None:
+@pytest.mark.scenario("prints_everything")
+def test_script_gets_arguments_and_environment_as_from_the_bare_launcher(outcome: Outcome) -> None:
     folder, status = outcome["folder"], outcome["status"]
     for rank in (0, 1):
         facts = json.loads(lines_of(outcome, rank)[1])
@@ -41,8 +41,8 @@ def test_a_script_gets_its_arguments_and_its_place_in_the_job_as_from_the_bare_l
         assert "default_int_handler" in facts["sigint"]
 
 
-@pytest.mark.scenario("everything_said")
-def test_whatever_ranks_print_arrives_whole_in_order_and_harmless(outcome: Outcome) -> None:
+@pytest.mark.scenario("prints_everything")
+def test_rank_output_arrives_complete_in_order_and_escaped(outcome: Outcome) -> None:
     for rank in (0, 1):
         shown = lines_of(outcome, rank)[2:]
         assert shown[:4] == ["red", "100%|##| 3/3", "caf\ufffd \ufffd\ufffd", "cleared"]
@@ -50,8 +50,8 @@ def test_whatever_ranks_print_arrives_whole_in_order_and_harmless(outcome: Outco
         assert shown[5:] == ["step 7 loss 0.25", "the last line has no end"]
 
 
-@pytest.mark.scenario("everything_said")
-def test_events_come_in_the_order_in_which_they_can_be_told(outcome: Outcome) -> None:
+@pytest.mark.scenario("prints_everything")
+def test_events_come_in_order(outcome: Outcome) -> None:
     events = outcome["events"]
     assert isinstance(events[0], Started) and isinstance(events[-1], Exited)
     for rank in (0, 1):
@@ -63,29 +63,29 @@ def test_events_come_in_the_order_in_which_they_can_be_told(outcome: Outcome) ->
     assert (view.state, view.exit_code, view.step, view.loss) == ("ended", 0, 7, 0.25)
 
 
-@pytest.mark.scenario("everything_said")
-def test_a_job_that_has_ended_is_told_again_in_the_same_words(outcome: Outcome) -> None:
+@pytest.mark.scenario("prints_everything")
+def test_ended_job_is_replayed_with_the_same_events(outcome: Outcome) -> None:
     again = {**outcome, "events": outcome["again"]}
     assert [lines_of(again, rank) for rank in (0, 1, None)] == [lines_of(outcome, rank) for rank in (0, 1, None)]
     assert outcome["again"][-1] == outcome["events"][-1]
 
 
 @pytest.mark.scenario("one_rank_exits")
-def test_the_exit_status_of_the_rank_that_failed_first_is_the_jobs(outcome: Outcome) -> None:
+def test_exit_status_is_that_of_the_first_failed_rank(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("failed", 3)
-    assert outcome["ranks"]["0"] == {**outcome["ranks"]["0"], "exit_code": 143, "killed_after": 1}  # its launcher ended it
+    assert outcome["ranks"]["0"] == {**outcome["ranks"]["0"], "exit_code": 143, "killed_after": 1}  # ended by its launcher
     assert "killed_after" not in outcome["ranks"]["1"]
     assert outcome["left"] == []
 
 
 @pytest.mark.scenario("one_rank_is_killed")
-def test_a_rank_that_is_killed_makes_the_job_end_with_137(outcome: Outcome) -> None:
+def test_killed_rank_ends_the_job_with_137(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("failed", 137)
     assert outcome["left"] == []
 
 
 @pytest.mark.scenario("the_shim_is_killed")
-def test_a_rank_dies_with_its_shim_and_counts_as_killed(outcome: Outcome) -> None:
+def test_rank_dies_with_its_shim_and_counts_as_killed(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("failed", 137)
     assert outcome["ranks"]["1"] == {**outcome["ranks"]["1"], "state": "lost", "exit_code": 137}
     assert outcome["rank_gone"]
@@ -95,18 +95,18 @@ def test_a_rank_dies_with_its_shim_and_counts_as_killed(outcome: Outcome) -> Non
 @pytest.mark.scenario("the_nodes_launcher_is_killed")
 def test_ranks_die_with_their_launcher_and_have_failed(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("failed", 143)
-    assert {rank: facts["exit_code"] for rank, facts in outcome["ranks"].items()} == {"0": 143, "1": 137}  # rank 1 is deaf to SIGTERM
+    assert {rank: facts["exit_code"] for rank, facts in outcome["ranks"].items()} == {"0": 143, "1": 137}  # rank 1 ignores SIGTERM
     assert outcome["left"] == []
 
 
 @pytest.mark.scenario("the_runner_is_killed")
-def test_a_job_goes_on_without_the_launchers_front_half(outcome: Outcome) -> None:
+def test_job_survives_the_end_of_the_launchers_runner(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("succeeded", 0)
     assert outcome["left"] == []
 
 
 @pytest.mark.scenario("stopped")
-def test_stop_ends_deaf_ranks_and_helpers_in_sessions_of_their_own(outcome: Outcome) -> None:
+def test_stop_ends_ranks_that_ignore_sigterm_and_helpers_in_other_sessions(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("stopped", 130)
     assert outcome["report"].left == []
     assert outcome["helper_gone"]
@@ -114,65 +114,65 @@ def test_stop_ends_deaf_ranks_and_helpers_in_sessions_of_their_own(outcome: Outc
 
 
 @pytest.mark.scenario("stopped_politely")
-def test_stop_asks_every_rank_exactly_once(outcome: Outcome) -> None:
+def test_stop_sends_sigterm_to_every_rank_once(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("stopped", 143)
     assert [log.count("asked to end") for log in outcome["logs"]] == [1, 1]
 
 
 @pytest.mark.scenario("stopped_at_once")
-def test_a_job_can_be_stopped_before_any_rank_has_started(outcome: Outcome) -> None:
+def test_stop_works_before_any_rank_has_started(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("stopped", 143)
     assert outcome["report"].left == [] == outcome["left"]
 
 
 @pytest.mark.scenario("the_owner_is_killed")
-def test_a_job_is_stopped_when_the_command_that_it_belongs_to_is_gone(outcome: Outcome) -> None:
+def test_job_stops_when_its_owner_is_gone(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("stopped", 143)
     assert outcome["left"] == []
 
 
 @pytest.mark.scenario("the_supervisor_is_killed")
-def test_a_job_outlives_its_supervisor_and_gets_a_new_one(outcome: Outcome) -> None:
+def test_job_outlives_its_supervisor_and_gets_a_new_one(outcome: Outcome) -> None:
     assert outcome["alive"] == 2
     assert outcome["supervisors"][0] != outcome["supervisors"][1]
     assert (outcome["state"], outcome["code"]) == ("failed", 4)
     assert outcome["left"] == []
 
 
-@pytest.mark.scenario("nobody_looks")
-def test_a_status_that_nobody_could_write_is_repaired_by_whoever_looks(outcome: Outcome) -> None:
+@pytest.mark.scenario("ends_unobserved")
+def test_unwritten_end_is_recorded_by_the_next_reader_that_may_act(outcome: Outcome) -> None:
     assert outcome["before"] == "running"
     assert (outcome["state"], outcome["code"]) == ("failed", 5)
 
 
 @pytest.mark.scenario("stopped_without_supervisor")
-def test_a_job_without_supervisor_can_be_stopped(outcome: Outcome) -> None:
+def test_stop_works_without_supervisor(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("stopped", 143)
     assert outcome["report"].left == [] == outcome["left"]
 
 
 @pytest.mark.scenario("everything_is_killed")
-def test_a_job_that_was_killed_with_all_its_witnesses_is_lost(outcome: Outcome) -> None:
+def test_job_killed_with_all_its_processes_is_lost(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("lost", 137)
     assert {rank["state"] for rank in outcome["ranks"].values()} == {"lost"}
 
 
 @pytest.mark.scenario("no_rank_starts")
-def test_a_job_of_which_no_rank_ever_started_ends_with_1(outcome: Outcome) -> None:
+def test_job_without_any_started_rank_exits_with_1(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("failed", 1)
     assert {rank["state"] for rank in outcome["ranks"].values()} == {"waiting"}
     assert b"--nonsense" in outcome["folder"].launcher_log.read_bytes()
 
 
 @pytest.mark.scenario("helpers_outlive_their_rank")
-def test_what_ranks_leave_behind_ends_with_the_job(outcome: Outcome) -> None:
+def test_processes_that_ranks_leave_behind_end_with_the_job(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("succeeded", 0)
     assert outcome["helper_gone"]
     assert outcome["left"] == []
 
 
 @pytest.mark.scenario("leftovers")
-def test_a_compile_is_told_and_what_deepspeed_leaves_behind_is_removed_but_nothing_of_others(outcome: Outcome) -> None:
+def test_compile_is_reported_and_only_the_jobs_leftovers_are_removed(outcome: Outcome) -> None:
     notices = outcome["notices"]
     assert [sum(word in notice for notice in notices) for word in ("rank 0 is compiling built", "built was compiled in")] == [1, 1]
     assert (outcome["before"], outcome["after"], outcome["others"]) == (2, [], True)
@@ -181,7 +181,7 @@ def test_a_compile_is_told_and_what_deepspeed_leaves_behind_is_removed_but_nothi
 
 
 @pytest.mark.scenario("restarted")
-def test_after_a_failure_the_job_goes_on_from_its_checkpoint(outcome: Outcome) -> None:
+def test_job_resumes_from_its_checkpoint_after_a_failure(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"], outcome["status"]["attempt"]) == ("succeeded", 0, 2)
     folder, events = outcome["folder"], outcome["events"]
     facts = json.loads(folder.log(1, attempt=2).read_text().splitlines()[1])
@@ -192,7 +192,7 @@ def test_after_a_failure_the_job_goes_on_from_its_checkpoint(outcome: Outcome) -
 
 
 @pytest.mark.scenario("restarted")
-def test_a_follower_tells_every_attempt_to_its_end(outcome: Outcome) -> None:
+def test_follower_reports_every_attempt_to_its_end(outcome: Outcome) -> None:
     ends = [(event.rank, event.exit_code) for event in outcome["events"] if isinstance(event, RankState) and event.state == "ended"]
     assert sorted(ends[:2])[0] == (0, 9) and sorted(ends[2:]) == [(0, 0), (1, 0)]
     assert lines_of(outcome, 1).count("ready") == 2
@@ -200,24 +200,24 @@ def test_a_follower_tells_every_attempt_to_its_end(outcome: Outcome) -> None:
 
 
 @pytest.mark.scenario("stopped_between_attempts")
-def test_a_job_can_be_stopped_while_it_waits_for_its_next_attempt(outcome: Outcome) -> None:
+def test_stop_works_between_attempts(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("stopped", 143)
     assert outcome["status"]["attempt"] == 1
 
 
 @pytest.mark.scenario("attempts_used_up")
-def test_a_job_that_fails_every_time_ends_with_its_last_failure(outcome: Outcome) -> None:
+def test_job_that_always_fails_ends_with_its_last_failure(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"], outcome["status"]["attempt"]) == ("failed", 6, 2)
     assert outcome["left"] == []
 
 
 @pytest.mark.scenario("stopped_as_a_build_begins")
-def test_a_stop_in_the_first_moment_of_a_build_leaves_no_lock(outcome: Outcome) -> None:
+def test_stop_at_the_start_of_a_build_leaves_no_lock(outcome: Outcome) -> None:
     assert outcome["state"] == "stopped"
     assert not outcome["lock"]
 
 
 @pytest.mark.scenario("a_build_is_stopped_without_supervisor")
-def test_a_build_that_is_stopped_without_supervisor_leaves_no_lock_and_takes_nobody_elses(outcome: Outcome) -> None:
+def test_stopped_build_without_supervisor_leaves_no_lock_and_keeps_others(outcome: Outcome) -> None:
     assert outcome["state"] == "stopped"
     assert outcome["locks"] == [False, True]

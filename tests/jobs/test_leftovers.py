@@ -1,4 +1,4 @@
-"""What stays behind on a host is removed only when it is the job's own and nobody uses it."""
+"""Files left on a host are only removed if they are the job's own and nobody uses them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def buffer(folder: Path, address: str, port: int, rank: int) -> Path:
     return path
 
 
-def test_only_buffers_of_the_jobs_own_address_and_port_go(tmp_path: Path) -> None:
+def test_only_buffers_of_the_jobs_address_and_port_are_removed(tmp_path: Path) -> None:
     mine = {buffer(tmp_path, "10.0.0.1", 29501, rank) for rank in (0, 1, 10)}
     others = {buffer(tmp_path, "10.0.0.1", 2950, 0), buffer(tmp_path, "10.0.0.2", 29501, 0), buffer(tmp_path, "10.0.0.1", 29502, 0)}
     assert set(remove_buffers([("10.0.0.1", "29501"), ("10.0.0.1", "29501")], tmp_path)) == mine
     assert set(tmp_path.iterdir()) == others
 
 
-def test_a_buffer_that_another_process_has_mapped_stays(tmp_path: Path) -> None:
+def test_buffer_mapped_by_another_process_stays(tmp_path: Path) -> None:
     path = buffer(tmp_path, "127.0.0.1", 29501, 0)
     with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
@@ -49,27 +49,27 @@ def test_a_buffer_that_another_process_has_mapped_stays(tmp_path: Path) -> None:
     assert remove_buffers([("127.0.0.1", "29501")], tmp_path) == [path]
 
 
-def test_a_lock_that_nobody_holds_is_reported_once_with_its_path(tmp_path: Path) -> None:
+def test_unheld_lock_is_reported_once_with_its_path(tmp_path: Path) -> None:
     lock = tmp_path / "py311_cpu" / "shm_comm" / "lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
     builds = OpBuilds(tmp_path)
-    assert builds.poll({}) == []  # it may be on its way out
+    assert builds.poll({}) == []  # it may be about to end
     text = f"ranks that need shm_comm wait for ever for a build that was killed; rm {lock} lets them continue"
     assert builds.poll({}) == [BuildNews(text, str(lock.parent), lasts=True)]
     assert builds.poll({}) == []
     builds.remove_locks()
-    assert lock.exists()  # not of this job
+    assert lock.exists()  # it does not belong to this job
 
 
-def test_a_build_of_another_run_is_said_to_be_waited_for_until_it_ends(tmp_path: Path) -> None:
+def test_build_of_another_run_is_reported_until_it_ends(tmp_path: Path) -> None:
     lock = tmp_path / "cpu_adam" / "lock"
     lock.parent.mkdir()
     (tmp_path / "ninja").symlink_to("/bin/sh")
     builds = OpBuilds(tmp_path)
     with lock.open("w"), subprocess.Popen([tmp_path / "ninja", "-c", "echo; read line; sleep 100; true"], **PIPES) as ninja:
         assert ninja.stdin and ninja.stdout and ninja.stdout.readline()
-        assert builds.poll({}) == []  # nothing is to do so far
+        assert builds.poll({}) == []  # nothing to report so far
         ninja.stdin.write(b"\n")
         ninja.stdin.flush()
         text = f"process {os.getpid()}, not of this job, is compiling cpu_adam; ranks that need it wait"
@@ -79,7 +79,7 @@ def test_a_build_of_another_run_is_said_to_be_waited_for_until_it_ends(tmp_path:
     assert builds.poll({}) == [BuildNews("", str(lock.parent), lasts=False)]
 
 
-def test_extensions_are_built_where_torch_builds_them() -> None:
+def test_extensions_are_built_in_torchs_folder() -> None:
     assert build_root({"TORCH_EXTENSIONS_DIR": "/x", "HOME": "/h"}) == Path("/x")
     assert build_root({"XDG_CACHE_HOME": "/c", "HOME": "/h"}) == Path("/c/torch_extensions")
     assert build_root({"HOME": "/h"}) == Path("/h/.cache/torch_extensions")
@@ -97,7 +97,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def baton(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
-    """torch's own lock in the build folder of an op, an hour old, and the process that holds it."""
+    """Yield torch's own lock in the build folder of an op, an hour old, and the process that holds it."""
     lock = tmp_path / "py311_cpu" / "cpu_adam" / "lock"
     lock.parent.mkdir(parents=True)
     with subprocess.Popen([sys.executable, "-c", BATON, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as builder:
@@ -107,14 +107,14 @@ def baton(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
         builder.kill()
 
 
-def test_a_lock_whose_build_lives_is_not_stale_and_never_removed(tmp_path: Path, baton: tuple[Path, subprocess.Popen[bytes]]) -> None:
+def test_lock_of_a_living_build_is_not_stale(tmp_path: Path, baton: tuple[Path, subprocess.Popen[bytes]]) -> None:
     lock, _ = baton
     assert stale_locks(tmp_path) == ()
     assert "is kept: a process uses it" in remove_locks([str(lock)])
     assert lock.exists()
 
 
-def test_a_lock_whose_build_was_killed_is_told_with_what_removes_it(tmp_path: Path, baton: tuple[Path, subprocess.Popen[bytes]]) -> None:
+def test_lock_of_a_killed_build_is_reported_with_its_removal(tmp_path: Path, baton: tuple[Path, subprocess.Popen[bytes]]) -> None:
     lock, builder = baton
     builder.kill()
     builder.wait()
@@ -127,7 +127,7 @@ def test_a_lock_whose_build_was_killed_is_told_with_what_removes_it(tmp_path: Pa
     assert not lock.exists()
 
 
-def test_only_an_old_file_of_ones_own_called_lock_is_taken_for_one(tmp_path: Path) -> None:
+def test_only_old_own_files_called_lock_count_as_locks(tmp_path: Path) -> None:
     for name in ("fresh", "linked", "pipe"):
         (tmp_path / name).mkdir()
     (tmp_path / "fresh" / "lock").touch()
@@ -141,7 +141,7 @@ def test_only_an_old_file_of_ones_own_called_lock_is_taken_for_one(tmp_path: Pat
     assert all((tmp_path / name).exists() for name in ("fresh/lock", "linked/lock", "pipe/lock", "other"))
 
 
-def test_a_lock_on_a_disk_of_several_hosts_may_be_that_of_a_build_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_on_a_shared_disk_may_belong_to_another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / "py311_cpu" / "cpu_adam" / "lock"
     lock.parent.mkdir(parents=True)
     lock.touch()

@@ -1,4 +1,4 @@
-"""Secrets in text: a planted one never survives, ordinary text is untouched."""
+"""Masking of secrets in text: no planted secret survives, and ordinary text is unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = (
     *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID", "MY_SECRET", "CLIENT_SECRET_FILE", "clientSecret", "secrets"),
     *("MLFLOW_TRACKING_PASSWORD", "DB_PASSWD", "password", "REDIS_PASS", "db_pwd", "SSH_PASSPHRASE", "credentials"),
 )
-PLACES = (  # how a name and its value stand in files and logs
+PLACES = (  # how a name and its value appear in files and logs
     "{name}={value}",
     "export {name}={value}; python train.py",
     "+ env {name}={value} deepspeed train.py",
@@ -64,9 +64,7 @@ BEHIND_AN_OPTION = (
 )
 HEX, WORD, ALNUM = "0123456789abcdef", string.ascii_letters + string.digits + "_-", string.ascii_letters + string.digits
 CAPITALS = string.ascii_uppercase + string.digits
-PUBLISHED: dict[
-    str, tuple[str, str, int]
-] = {  # the shapes that gitleaks and detect-secrets publish: what it begins with, of what, how many
+PUBLISHED: dict[str, tuple[str, str, int]] = {  # formats published by gitleaks and detect-secrets: prefix, alphabet, length
     "age": ("AGE-SECRET-KEY-1", "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 58),
     "airtable": ("pata1b2C3d4E5f6G7.", HEX, 64),
     "alibaba": ("LTAI", ALNUM, 20),
@@ -150,7 +148,7 @@ texts = st.text(string.ascii_letters + string.digits, min_size=16, max_size=40)
 
 @given(st.sampled_from(NAMES), st.sampled_from(PLACES), values)
 @example("HF_TOKEN", "{{{name}: {value}, other: 1}}", "a")
-def test_what_is_given_a_secret_name_is_masked_in_every_place(name: str, place: str, value: str) -> None:
+def test_value_with_a_secret_name_is_masked_in_every_place(name: str, place: str, value: str) -> None:
     assume(value.lower() not in ("null", "none", "true", "false"))
     expected = place.format(name=name, value=MASK)
     assert mask(place.format(name=name, value=value)) == expected
@@ -161,14 +159,14 @@ def test_what_is_given_a_secret_name_is_masked_in_every_place(name: str, place: 
     texts,
     st.sampled_from(["{}", "[rank3]: 401 for {} (again)", "'{}'", '"{}",', "lr 0.1\n{}\nloss 2"]),
 )
-def test_what_looks_like_a_secret_is_masked_wherever_it_stands(shape: str, secret: str, around: str) -> None:
+def test_value_that_looks_like_a_secret_is_masked_anywhere(shape: str, secret: str, around: str) -> None:
     assert secret not in mask(around.format(shape.format(secret)))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 @given(st.data())
 @settings(max_examples=10)
-def test_every_published_shape_is_masked_wherever_it_stands(name: str, data: st.DataObject) -> None:
+def test_every_published_format_is_masked_anywhere(name: str, data: st.DataObject) -> None:
     begin, alphabet, count = PUBLISHED[name]
     secret = begin + (data.draw(st.text(alphabet, min_size=count, max_size=count)) if count else "")
     assume(secret[-1] not in "-.=_~")
@@ -179,7 +177,7 @@ def test_every_published_shape_is_masked_wherever_it_stands(name: str, data: st.
 
 
 @given(st.sampled_from(OPTIONS), st.sampled_from(BEHIND_AN_OPTION), values)
-def test_what_stands_behind_an_option_that_asks_for_a_secret_is_masked(option: str, place: str, value: str) -> None:
+def test_value_after_an_option_for_secrets_is_masked(option: str, place: str, value: str) -> None:
     assume(value.lower() not in ("null", "none", "true", "false"))
     assert mask(place.format(option=option, value=value)) == place.format(option=option, value=MASK)
 
@@ -200,12 +198,12 @@ def test_what_stands_behind_an_option_that_asks_for_a_secret_is_masked(option: s
     ),
     st.text(HEX, min_size=40, max_size=40),
 )
-def test_the_forty_digits_of_a_trackers_key_are_masked_behind_its_name(place: str, key: str) -> None:
+def test_forty_digits_of_a_trackers_key_are_masked_after_its_name(place: str, key: str) -> None:
     assert key not in mask(place.format(key))
 
 
 @given(st.text(min_size=8, max_size=30).filter(lambda text: text.strip() == text), st.sampled_from([str, json.dumps, shlex.quote, ascii]))
-def test_a_value_that_is_known_to_be_secret_is_masked_without_its_name(secret: str, spelled: object) -> None:
+def test_known_secret_is_masked_without_its_name(secret: str, spelled: object) -> None:
     assert callable(spelled)
     assume("'" not in secret and "\\" not in secret and MASK not in secret)
     assume(spelled is not ascii or secret.isascii())
@@ -230,18 +228,18 @@ HF_TOKEN is not set, no WANDB_API_KEY found, "HF_TOKEN": null, --use_auth_token 
 
 
 @pytest.mark.parametrize("line", ORDINARY.splitlines())
-def test_ordinary_lines_are_untouched(line: str) -> None:
+def test_ordinary_lines_are_unchanged(line: str) -> None:
     assert mask(line) == line
 
 
-# a commit's forty digits are what a tracker's key looks like, behind `pass: ` too
+# the forty digits of a commit look like a tracker's key, also after `pass: `
 words = st.sampled_from([word for word in ORDINARY.replace(",", " ").split() if not re.fullmatch("[0-9a-f]{40}", word)])
-words |= st.integers(-(10**12), 10**12).map(str) | st.floats().map(str)  # behind `pass: ` sixteen digits may well be a secret
+words |= st.integers(-(10**12), 10**12).map(str) | st.floats().map(str)  # sixteen digits after `pass: ` may well be a secret
 
 
 @given(st.lists(words, max_size=30).map(" ".join))
 @example("forward_pass: 10000000000000.0 pass: 1.7976931348623157e+308 backward_pass = 12345678901234567890")
-def test_their_words_in_any_order_are_untouched_but_behind_a_secret_name(text: str) -> None:
+def test_words_in_any_order_are_unchanged_except_after_a_secret_name(text: str) -> None:
     if not any(name in text.lower() for name in ("token", "password", "key")):
         assert mask(text) == text
 
@@ -249,7 +247,7 @@ def test_their_words_in_any_order_are_untouched_but_behind_a_secret_name(text: s
 @given(
     st.text() | st.lists(st.sampled_from([*NAMES, "=", ": ", '"', "'", "--", " ", "\n", "\\", "://", "@", "hf_", "x" * 20])).map("".join)
 )
-def test_masking_never_fails_and_twice_is_once(text: str) -> None:
+def test_masking_never_fails_and_is_idempotent(text: str) -> None:
     once = mask(text)
     assert mask(once) == once
 
@@ -292,10 +290,10 @@ def test_masking_never_fails_and_twice_is_once(text: str) -> None:
         "-p ",
     ],
 )
-def test_no_text_can_make_it_slow(piece: str) -> None:
-    def spent(characters: int) -> float:
+def test_masking_takes_linear_time(piece: str) -> None:
+    def seconds_for(characters: int) -> float:
         began = time.process_time()
         mask(piece * (characters // len(piece)))
         return time.process_time() - began
 
-    assert spent(320_000) < 32 * max(spent(20_000), 0.002), "16 times the text, and not its square"
+    assert seconds_for(320_000) < 32 * max(seconds_for(20_000), 0.002), "linear in the length of the text"

@@ -1,4 +1,4 @@
-"""Numbers out of the lines that trainings print."""
+"""Numbers from the lines that training programs print."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ GIB = 1 << 30
         ("", {}),
     ],
 )
-def test_a_line_tells_its_numbers(line: str, found: dict[str, float]) -> None:
+def test_line_gives_its_numbers(line: str, found: dict[str, float]) -> None:
     assert scan(line) == pytest.approx(found)
 
 
@@ -109,7 +109,7 @@ def test_a_line_tells_its_numbers(line: str, found: dict[str, float]) -> None:
             " validation loss at iteration 1000 | lm loss value: 2.345E+00 | lm loss PPL: 1.04E+01 |",
             {"step": 1000, "eval_loss": 2.345, "perplexity": 10.4},
         ),
-        # transformers: an evaluation, numbers as texts, a bar with its rate turned round
+        # transformers: an evaluation, numbers as strings, a bar with an inverse rate
         (
             "{'eval_loss': 2.1, 'eval_runtime': 1.2, 'eval_samples_per_second': 80.1, 'eval_steps_per_second': 10.0, 'epoch': 1.0}",
             {"eval_loss": 2.1, "eval_runtime": 1.2, "eval_samples_per_second": 80.1, "eval_steps_per_second": 10, "epoch": 1},
@@ -119,7 +119,7 @@ def test_a_line_tells_its_numbers(line: str, found: dict[str, float]) -> None:
             {"loss": 2.31, "grad_norm": math.nan, "lr": 0, "epoch": 0.5},
         ),
         ("100%|#####| 7/7 [00:27<00:00,  3.92s/it]", {"step": 7, "steps": 7, "step_time": 3.92}),
-        # accelerate's and PEFT's examples
+        # examples of accelerate and PEFT
         ("epoch 0: {'accuracy': 0.8431, 'f1': 0.8896}", {"epoch": 0, "accuracy": 0.8431, "f1": 0.8896}),
         ("epoch 1: perplexity: 18.2 eval_loss: 2.9", {"epoch": 1, "perplexity": 18.2, "eval_loss": 2.9}),
         (
@@ -150,14 +150,14 @@ def test_a_line_tells_its_numbers(line: str, found: dict[str, float]) -> None:
         ("Validation: loss 2.5 accuracy 0.5", {"eval_loss": 2.5, "accuracy": 0.5}),
     ],
 )
-def test_what_well_known_trainings_print_is_understood(line: str, found: dict[str, float]) -> None:
+def test_lines_of_well_known_programs_are_understood(line: str, found: dict[str, float]) -> None:
     assert scan(line) == pytest.approx(found, nan_ok=True)
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        # dumps of a configuration: DeepSpeed's, its JSON, the Trainer's, argparse's, Megatron's, an optimizer's
+        # printed configurations: DeepSpeed's, its JSON, the Trainer's, argparse's, Megatron's, an optimizer's
         "[INFO] [config.py:1007:print]   loss_scale ................... 0",
         "[INFO] [config.py:1007:print]   optimizer_params ............. {'lr': 0.001, 'betas': (0.9, 0.999)}",
         "[INFO] [config.py:1007:print]   steps_per_print .............. 10",
@@ -171,7 +171,7 @@ def test_what_well_known_trainings_print_is_understood(line: str, found: dict[st
         "DeepSpeed using configured LR scheduler = WarmupLR",
         "Detected CUDA files, patching ldflags; Time to load cpu_adam op: 2.31 seconds",
         "--lr 0.00015     --lr-decay-style cosine     --min-lr 1.0e-5     --train-iters 1000",
-        # prose, names of files, times, the bars of other work
+        # prose, file names, times, progress bars of other work
         "Tokenizing: 5%|5    | 5/100 [00:03<00:30, 3.02it/s]",
         "Loading checkpoint shards:  50%|#####     | 2/4 [00:03<00:03,  1.83s/it]",
         "CUDA out of memory. Tried to allocate 2.93 GiB. Of the allocated memory 130.5 GiB is allocated by PyTorch",
@@ -186,7 +186,7 @@ def test_what_well_known_trainings_print_is_understood(line: str, found: dict[st
         "[W] torch.distributed: normalize 3.0 lrelu 0.2 steps 4",
     ],
 )
-def test_what_only_looks_like_a_measurement_is_none(line: str) -> None:
+def test_lines_that_look_like_measurements_give_no_numbers(line: str) -> None:
     assert scan(line) == {}
 
 
@@ -197,11 +197,11 @@ def test_what_only_looks_like_a_measurement_is_none(line: str) -> None:
         "ds_config: {'bf16': {'enabled': True}, 'gradient_clipping': 1.0, 'gradient_accumulation_steps': 10, 'steps_per_print': inf}",
     ],
 )
-def test_what_accelerates_examples_print_of_their_state_is_no_measurement(line: str) -> None:
+def test_printed_state_of_accelerates_examples_is_no_measurement(line: str) -> None:
     assert scan(line) == {}
 
 
-def test_what_pefts_examples_print_is_understood() -> None:
+def test_lines_of_pefts_examples_are_understood() -> None:
     epoch = "epoch=4: train_ppl=tensor(1.0705, device='cuda:0') train_epoch_loss=tensor(0.0681, device='cuda:0')"
     assert scan(epoch) == {"epoch": 4, "train_perplexity": 1.0705, "epoch_loss": 0.0681}
     assert scan("100%|#####| 7/7 [00:27<00:00,  3.92s/it]") == {"step": 7, "steps": 7, "step_time": 3.92}
@@ -217,18 +217,18 @@ def test_what_pefts_examples_print_is_understood() -> None:
     assert scan("accuracy=100.0")["accuracy"] > 0
 
 
-def test_numbers_after_prose_in_other_lines_are_not_lost() -> None:
+def test_numbers_after_prose_are_found() -> None:
     assert scan("epoch 1 step 20 loss 2 saved")["step"] == 20
     assert scan("loss 2 lr 1e-3") == {"loss": 2.0, "lr": 1e-3}
     assert scan("lr: 0.0001") == {"lr": 0.0001}
 
 
-def test_a_loss_that_is_not_a_number_is_one_to_tell() -> None:
+def test_nan_loss_is_reported() -> None:
     assert math.isnan(scan("step 3 loss nan")["loss"])
     assert scan("loss: -inf") == {"loss": -math.inf}
 
 
-def test_a_number_that_stands_alone_on_its_line_is_found_too() -> None:
+def test_number_alone_on_its_line_is_found() -> None:
     assert scan("skipped: 3") == {"skipped": 3.0}
     assert scan("MA: 2 GB") == {"memory": 2.0 * (1 << 30)}
 
@@ -247,15 +247,15 @@ MEASURED = [
 SPELLINGS = [spelling for pattern in PATTERNS for spelling in (*pattern.words, *pattern.units)]
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_whatever_a_metric_is_called_holds_one_of_the_texts_that_are_looked_for_first(spelling: str) -> None:
-    for text in texts_of(spelling):
-        assert re.fullmatch(spelling, text) or "(?" in spelling, "the texts are examples of the expression"
-        assert any(hint in text for hint in hints_of(SPELLINGS)), text
+def test_every_metric_spelling_contains_a_prefilter_text() -> None:
+    for spelling in SPELLINGS:
+        for text in texts_of(spelling):
+            assert re.fullmatch(spelling, text) or "(?" in spelling, "the texts are examples of the expression"
+            assert any(hint in text for hint in hints_of(SPELLINGS)), (spelling, text)
 
 
 def texts_of(spelling: str) -> list[str]:
-    """Every text that a spelling matches, its classes and sets with one example each; look-behinds with what they look at."""
+    """Return every text that a spelling matches, with one example for each class or set, and with the texts that look-behinds need."""
     spelling = re.sub(r"\(\?=[^)]*\)", "", re.sub(r"\(\?<=([^)]*)\)", r"\1", spelling))
     spelling = spelling.replace(r"\(", "\1").replace(r"\)", "\2").replace(r"\d+", "7").replace("[_ ]", "_")
     parts = [
@@ -266,7 +266,7 @@ def texts_of(spelling: str) -> list[str]:
 
 
 @given(st.lists(st.tuples(st.sampled_from(MEASURED), st.integers(0, 9)), max_size=12))
-def test_a_line_is_measured_the_same_whatever_lines_came_before(drawn: list[tuple[str, int]]) -> None:
+def test_line_gives_the_same_numbers_after_any_other_lines(drawn: list[tuple[str, int]]) -> None:
     measure = Measure()
     for line, digit in drawn:
         changed = line.translate(str.maketrans(string.digits, string.digits[digit:] + string.digits[:digit]))

@@ -1,4 +1,4 @@
-"""Telling somebody that a job has ended: a real server, real commands, and a real job whose word nothing of it changes."""
+"""Notifications at the end of a job: a real server, real commands, and a real job whose status they never change."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.render.target import Target
 from tests.job_json import refreshed_json, status_json
-from tests.jobs.lab import HERE, Lab, end_of, of_job, ready
+from tests.jobs.lab import HERE, Lab, final_status, job_processes, ready
 from tests.waiting import wait_for
 
 FACTS = {"name": "lab", "state": "failed", "exit_code": 3, "duration": 12.5, "folder": "/tmp", "first_failing_rank": 1, "last_loss": None}
 
 
 class Server(ThreadingHTTPServer):
-    """Keeps what is POSTed to it and answers with the status that stands in the path."""
+    """Keeps what is POSTed to it and answers with the status in the URL's path."""
 
     daemon_threads = True
 
@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *args: Any) -> None:
-        """Nothing on the test's output."""
+        """Print nothing."""
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def test_a_webhook_gets_the_facts_as_json(server: Server, tmp_path: Path) -> None:
+def test_webhook_gets_the_facts_as_json(server: Server, tmp_path: Path) -> None:
     assert notify(server.url + "/hook/200", FACTS, str(tmp_path)) is None
     assert server.got == [("application/json", FACTS)]
 
@@ -79,21 +79,21 @@ def test_a_webhook_gets_the_facts_as_json(server: Server, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("code", "said"), [(404, "404 Not Found"), (500, "500 Internal Server Error"), (302, "302 Found"), (410, "410 gone")]
 )
-def test_a_webhook_that_refuses_is_a_sentence_without_its_secret_path(server: Server, tmp_path: Path, code: int, said: str) -> None:
+def test_refusing_webhook_gives_a_message_without_the_secret_path(server: Server, tmp_path: Path, code: int, said: str) -> None:
     problem = notify(f"{server.url}/services/T0SECRET/{code}", FACTS, str(tmp_path))
     assert problem == f"run.on_end: 127.0.0.1 answered {said}"
     assert len(server.got) == 1, "a redirect is not followed: it would lose the facts"
 
 
-def test_a_server_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+def test_unreachable_server_gives_a_message(tmp_path: Path) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
         problem = notify(f"http://127.0.0.1:{taken.getsockname()[1]}/secret", FACTS, str(tmp_path))
     assert problem is not None and "127.0.0.1 could not be notified" in problem and "secret" not in problem
 
 
 @pytest.mark.deadline
-def test_a_server_that_never_answers_is_left_at_the_deadline(tmp_path: Path) -> None:
+def test_unresponsive_server_is_given_up_at_the_deadline(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         began = time.monotonic()
         problem = notify(f"http://127.0.0.1:{deaf.getsockname()[1]}/", FACTS, str(tmp_path), deadline=0.3)
@@ -101,7 +101,7 @@ def test_a_server_that_never_answers_is_left_at_the_deadline(tmp_path: Path) -> 
     assert time.monotonic() - began < 60
 
 
-def test_a_command_finds_the_facts_in_its_environment(tmp_path: Path) -> None:
+def test_command_finds_the_facts_in_its_environment(tmp_path: Path) -> None:
     assert notify('env > facts; echo "$DSTUI_STATE $DSTUI_EXIT_CODE" > short', FACTS, str(tmp_path)) is None
     assert (tmp_path / "short").read_text() == "failed 3\n"
     found = dict(line.split("=", 1) for line in (tmp_path / "facts").read_text().splitlines() if line.startswith("DSTUI_"))
@@ -119,14 +119,14 @@ def test_a_command_finds_the_facts_in_its_environment(tmp_path: Path) -> None:
         ("yes | head -c 3000000; echo; echo last; exit 1", "exit status 1): last"),
     ],
 )
-def test_a_command_that_fails_is_a_sentence_with_its_last_line(tmp_path: Path, command: str, said: str) -> None:
+def test_failing_command_gives_a_message_with_its_last_line(tmp_path: Path, command: str, said: str) -> None:
     problem = notify(command, FACTS, str(tmp_path))
     assert problem is not None and problem.startswith("run.on_end: the command failed (") and said in problem
     assert problem.isprintable()
 
 
 @pytest.mark.deadline
-def test_a_command_that_hangs_is_ended_with_its_children_and_one_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
+def test_hanging_command_is_killed_with_children_and_a_background_one_is_not_awaited(tmp_path: Path) -> None:
     problem = notify("sleep 1000 & echo $! > pid; wait", FACTS, str(tmp_path), deadline=0.5)
     assert problem == "run.on_end: the command was not through after 0.5 s and was ended"
     pid = int((tmp_path / "pid").read_text())
@@ -135,12 +135,12 @@ def test_a_command_that_hangs_is_ended_with_its_children_and_one_that_leaves_is_
     os.kill(int((tmp_path / "pid").read_text()), 9)
 
 
-def test_a_folder_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
+def test_missing_folder_gives_a_message(tmp_path: Path) -> None:
     problem = notify("true", FACTS, str(tmp_path / "gone"))
     assert problem is not None and "nobody could be notified" in problem
 
 
-def test_the_last_loss_is_read_from_the_logs_and_no_number_is_null(tmp_path: Path) -> None:
+def test_last_loss_is_read_from_the_logs_and_nan_is_null(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     folder.prepare(1)
     status = JobStatus("stopped", exit_code=143, ranks={rank: RankStatus("h") for rank in (0, 1)})
@@ -154,7 +154,7 @@ def test_the_last_loss_is_read_from_the_logs_and_no_number_is_null(tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def _jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JobFolder]:
-    """Two real jobs side by side, that tell a command: once it works, once it fails."""
+    """Start two real jobs in parallel, one with a working command and one with a failing command."""
     path = tmp_path_factory.mktemp("notify")
     return {
         "well": _start(
@@ -175,18 +175,18 @@ def _start(path: Path, command: str, *behaviour: str) -> JobFolder:
     return start(Target(plan, Machine.unprobed()), run_dir=path / "job")
 
 
-def test_a_job_tells_once_that_it_has_ended(_jobs: dict[str, JobFolder]) -> None:
+def test_job_notifies_once(_jobs: dict[str, JobFolder]) -> None:
     folder = _jobs["well"]
-    status = end_of(folder)
+    status = final_status(folder)
     told = wait_for(lambda: (folder.path.parent / "told").exists() and (folder.path.parent / "told").read_text())
     wait_for(lambda: not Path(f"/proc/{status['supervisor']['pid']}").exists())
     assert (folder.path.parent / "told").read_text() == told
     assert told.startswith("job succeeded with exit status 0 after ") and told.endswith(" / 0.5 / \n")
 
 
-def test_a_notification_that_fails_is_a_notice_and_the_jobs_status_stays(_jobs: dict[str, JobFolder]) -> None:
+def test_failed_notification_is_a_notice_and_keeps_the_status(_jobs: dict[str, JobFolder]) -> None:
     folder = _jobs["badly"]
-    assert (end_of(folder)["state"], end_of(folder)["exit_code"]) == ("failed", 3)
+    assert (final_status(folder)["state"], final_status(folder)["exit_code"]) == ("failed", 3)
     wait_for(lambda: b"run.on_end" in folder.events_file.read_bytes())
     follower = Follower(folder)
     texts = [event.as_json().get("text") for event in follower.poll()]
@@ -196,7 +196,7 @@ def test_a_notification_that_fails_is_a_notice_and_the_jobs_status_stays(_jobs: 
 
 @pytest.mark.launcher
 @pytest.mark.parametrize("how", ["looked at", "stopped"])
-def test_a_job_whose_supervisor_was_killed_is_told_once_by_who_writes_its_end(tmp_path: Path, how: str) -> None:
+def test_job_with_killed_supervisor_notifies_once(tmp_path: Path, how: str) -> None:
     told, go = tmp_path / "told", tmp_path / "go"
     command = f"echo $DSTUI_STATE $DSTUI_EXIT_CODE >> {told}"
     folder = Lab(tmp_path).start(f"all:wait {go}", "1:exit 7", run=f'on_end: "{command}"')
@@ -205,7 +205,7 @@ def test_a_job_whose_supervisor_was_killed_is_told_once_by_who_writes_its_end(tm
     os.kill(status_json(folder)["supervisor"]["pid"], signal.SIGKILL)
     if how == "looked at":
         go.touch()
-        wait_for(lambda: not of_job(folder))
+        wait_for(lambda: not job_processes(folder))
         assert refreshed_json(folder)["state"] == "failed"
     else:
         assert stop(folder).state == "stopped"

@@ -1,6 +1,6 @@
-"""Job folders that dstui wrote before its records were typed values, and before its modules lay where they lie now: they are still read.
+"""Job folders of older versions are still read: before records had types, and before modules were moved.
 
-old_folders/ holds two real ones, of two CPU ranks each: one that failed, was started again and succeeded, and one that was stopped.
+old_folders/ holds two real ones of two CPU ranks each: one failed, was restarted and succeeded; the other was stopped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dstui.jobs.watch.follow import Follower
 from dstui.jobs.watch.stacks import PACKAGE
 from dstui.logs.time_parsing import format_iso
 from tests.jobs.made import dstui
-from tests.jobs.scenarios import told
+from tests.jobs.scenarios import all_events
 from tests.owned import add_to_index
 
 OLD = Path(__file__).parent / "old_folders"
@@ -27,18 +27,18 @@ FOLDERS = sorted(OLD.iterdir())
 
 @pytest.fixture(params=FOLDERS, ids=lambda folder: str(folder.name))
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> JobFolder:
-    """A copy in dstui_runs, as it lies on a user's disk."""
+    """Return a copy in dstui_runs, as on a user's disk."""
     return JobFolder(shutil.copytree(request.param, tmp_path / "dstui_runs" / request.param.name))
 
 
-def test_a_folder_of_an_older_dstui_is_listed_byte_for_byte_as_it_was(folder: JobFolder, tmp_path: Path) -> None:
+def test_old_folder_is_listed_byte_for_byte_as_before(folder: JobFolder, tmp_path: Path) -> None:
     code, out, _ = dstui("runs", "--json", cwd=tmp_path)
     (listed,) = json.loads(out)["runs"]
     assert code == 0 and listed.pop("folder") == str(folder.path)
     assert json.dumps(listed, indent=1) + "\n" == folder.status_file.read_text()
 
 
-def test_records_that_are_read_and_written_again_have_the_same_bytes(folder: JobFolder) -> None:
+def test_records_survive_reading_and_writing_byte_for_byte(folder: JobFolder) -> None:
     status, launch = folder.read_status(), folder.read_launch()
     assert status and launch
     before = [folder.status_file.read_bytes(), folder.launch_file.read_bytes()]
@@ -47,10 +47,10 @@ def test_records_that_are_read_and_written_again_have_the_same_bytes(folder: Job
     assert [folder.status_file.read_bytes(), folder.launch_file.read_bytes()] == before
 
 
-def test_every_command_reads_a_folder_of_an_older_dstui(folder: JobFolder, tmp_path: Path) -> None:
+def test_every_command_reads_an_old_folder(folder: JobFolder, tmp_path: Path) -> None:
     assert "[1] step: 2 loss: 1.0" in dstui("logs", folder.name, cwd=tmp_path)[1]
     assert "1,0,loss,1.5" in dstui("logs", folder.name, "--metrics", "csv", cwd=tmp_path)[1]
-    assert told(Follower(folder))[-1].exit_code == (0 if folder.name == "restarted" else 143)
+    assert all_events(Follower(folder))[-1].exit_code == (0 if folder.name == "restarted" else 143)
     assert json.loads(dstui("diagnose", folder.path, "--json", cwd=tmp_path)[1])["kind"] == (
         "success" if folder.name == "restarted" else "stop"
     )
@@ -58,7 +58,7 @@ def test_every_command_reads_a_folder_of_an_older_dstui(folder: JobFolder, tmp_p
     assert dstui("stop", folder.path, cwd=tmp_path)[0] == 1, "it is not in this user's index"
 
 
-def test_what_the_records_say() -> None:
+def test_records_have_the_expected_content() -> None:
     status, launch = JobFolder(OLD / "restarted").read_status(), JobFolder(OLD / "restarted").read_launch()
     assert status and launch
     assert (status.state, status.attempt, status.exit_code, status.final) == ("succeeded", 2, 0, True)
@@ -69,7 +69,7 @@ def test_what_the_records_say() -> None:
     assert launch.script == ("train.py",) and launch.missing == ""
 
 
-def test_a_job_of_an_older_dstui_that_nobody_saw_end_is_completed_and_what_else_its_record_says_stays(tmp_path: Path) -> None:
+def test_old_job_without_a_recorded_end_is_completed_and_keeps_unknown_keys(tmp_path: Path) -> None:
     folder = add_to_index(JobFolder(shutil.copytree(OLD / "restarted", tmp_path / "job")), "a-tag")
     found = json.loads(folder.status_file.read_text())
     for rank in (0, 1):
@@ -89,7 +89,7 @@ def test_a_job_of_an_older_dstui_that_nobody_saw_end_is_completed_and_what_else_
     }
 
 
-def test_a_record_with_few_keys_has_defaults_and_one_of_a_later_version_starts_nothing() -> None:
+def test_record_with_few_keys_has_defaults_and_a_newer_one_starts_nothing() -> None:
     status, launch = JobStatus.from_json({"state": "failed"}), LaunchRecord.from_json({"workdir": "/w"})
     assert status and (status.attempt, status.ranks, status.tag, status.supervisor) == (1, {}, None, None)
     assert status.as_json() == {"state": "failed"}
@@ -102,5 +102,5 @@ def test_a_record_with_few_keys_has_defaults_and_one_of_a_later_version_starts_n
 @pytest.mark.parametrize(
     "place", ["dstui/run/shim.py", "dstui/run/supervise/shim.py", "dstui/jobs/supervise/shim.py", "dstui/jobs/rank/shim.py"]
 )
-def test_a_rank_that_an_older_dstui_started_has_its_shim_elsewhere_and_it_is_no_users_program(place: str) -> None:
+def test_shim_of_an_older_version_is_recognised_by_its_old_path(place: str) -> None:
     assert PACKAGE.search(f"/home/user/dstui/{place}") and not PACKAGE.search("/home/user/project/shim.py")

@@ -1,4 +1,4 @@
-"""Looking never acts: what a folder says of itself starts nothing, signals nobody and writes nothing, whoever looks at it and how."""
+"""Looking never acts: reading any folder, by any command, starts nothing, signals nobody and writes nothing."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from dstui.jobs.store.records import ProcessRecord
 from dstui.jobs.store.status import ranks_of
 from tests import command
 from tests.job_json import refreshed_json, status_json
-from tests.jobs.lab import Lab, end_of, of_job, ready
-from tests.jobs.made import made
+from tests.jobs.lab import Lab, final_status, job_processes, ready
+from tests.jobs.made import make_job
 from tests.owned import add_to_index
 from tests.terminal import Terminal
 from tests.waiting import wait_for
@@ -44,8 +44,8 @@ deepspeed: {train_batch_size: 1}
 """
 
 
-def hostile(path: Path, canary: Path, *, ended: bool = True, **facts: object) -> JobFolder:
-    """A job as somebody else wrote it: it runs, nobody looks after it, and whoever ends it or goes on with it runs a command."""
+def hostile_job(path: Path, canary: Path, *, ended: bool = True, **facts: object) -> JobFolder:
+    """Write a job of somebody else: it claims to run without a supervisor, and names a command to run at its end or restart."""
     folder = JobFolder(path)
     folder.prepare(1)
     touch = f"touch {canary}"
@@ -80,7 +80,7 @@ def hostile(path: Path, canary: Path, *, ended: bool = True, **facts: object) ->
 
 
 def contents(path: Path) -> dict[str, tuple[int, bytes]]:
-    """What lies in a folder: every name with its mode and its bytes."""
+    """Return every name in a folder with its mode and bytes."""
     found = sorted(path.rglob("*"))
     return {str(file): (file.lstat().st_mode, file.read_bytes() if file.is_file() else b"") for file in found}
 
@@ -104,9 +104,9 @@ LOOKS = {
 
 @pytest.mark.parametrize("ended", [True, False], ids=["all its ranks have ended", "its ranks are said to run"])
 @pytest.mark.parametrize("command", LOOKS)
-def test_a_folder_that_came_with_a_repository_is_only_looked_at(tmp_path: Path, command: str, ended: bool) -> None:
+def test_folder_from_a_repository_is_only_read(tmp_path: Path, command: str, ended: bool) -> None:
     canary = tmp_path / "canary"
-    folder = hostile(tmp_path / "dstui_runs" / "evil-20300102-030405", canary, ended=ended)
+    folder = hostile_job(tmp_path / "dstui_runs" / "evil-20300102-030405", canary, ended=ended)
     before = contents(folder.path)
     for words, code in LOOKS[command]:
         done = dstui(*(folder.path if word == "FOLDER" else word for word in words), cwd=tmp_path)
@@ -124,8 +124,8 @@ def test_a_folder_that_came_with_a_repository_is_only_looked_at(tmp_path: Path, 
     assert not [process for process in psutil.process_iter(["cmdline"]) if str(folder.path) in " ".join(process.info["cmdline"] or ())]
 
 
-def test_what_it_says_is_not_taken_for_the_truth(tmp_path: Path) -> None:
-    hostile(tmp_path / "dstui_runs" / "evil-20300102-030405", tmp_path / "canary", ended=False)
+def test_claims_of_a_foreign_folder_are_not_believed(tmp_path: Path) -> None:
+    hostile_job(tmp_path / "dstui_runs" / "evil-20300102-030405", tmp_path / "canary", ended=False)
     told = dstui("runs", cwd=tmp_path).stdout
     assert "running" not in told and "lost" in told and "(is not in your index of runs)" in told
     run = json.loads(dstui("runs", "--json", cwd=tmp_path).stdout)["runs"][0]
@@ -133,9 +133,9 @@ def test_what_it_says_is_not_taken_for_the_truth(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["all its ranks have ended", "its ranks are said to run"])
-def test_nor_is_it_acted_for_on_the_screen(tmp_path: Path, ended: bool) -> None:
+def test_tui_does_not_act_for_a_foreign_folder(tmp_path: Path, ended: bool) -> None:
     canary = tmp_path / "canary"
-    folder = hostile(tmp_path / "dstui_runs" / "evil-20300102-030405", canary, ended=ended)
+    folder = hostile_job(tmp_path / "dstui_runs" / "evil-20300102-030405", canary, ended=ended)
     before = contents(folder.path)
     env = {"XDG_STATE_HOME": str(tmp_path / "state")}
     terminal = Terminal([sys.executable, "-m", "dstui", "attach", str(folder.path)], env=env, cwd=str(tmp_path))
@@ -153,21 +153,21 @@ def test_nor_is_it_acted_for_on_the_screen(tmp_path: Path, ended: bool) -> None:
 
 @pytest.fixture
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of this user that has nothing to do with any job."""
+    """Start an unrelated process of this user."""
     with subprocess.Popen(["sleep", "1000"]) as process:
         yield process
         process.kill()
 
 
-def named(process: subprocess.Popen[bytes]) -> Process:
+def recorded_process(process: subprocess.Popen[bytes]) -> Process:
     found = process_with(process.pid)
     assert found is not None
     return found
 
 
-def test_processes_that_a_folder_names_are_not_signalled_by_its_word(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
-    other = named(bystander)
-    folder = hostile(
+def test_processes_named_by_a_folder_are_not_signalled(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
+    other = recorded_process(bystander)
+    folder = hostile_job(
         tmp_path / "job",
         tmp_path / "canary",
         ended=False,
@@ -178,23 +178,23 @@ def test_processes_that_a_folder_names_are_not_signalled_by_its_word(tmp_path: P
     folder.record(0).write_text(json.dumps({**record, "pid": other.pid, "shim": other.pid, "ticks": other.ticks, "boot": boot()}))
     assert ranks_of(folder, folder.read_status()).living == [0], "it looks like a rank"
     assert "is not in your index" in stop(folder).refused
-    add_to_index(folder, "unknown-tag")  # and now it is a job of one's own, whose records somebody has tampered with
+    add_to_index(folder, "unknown-tag")  # now it is one's own job whose records somebody has changed
     report = stop(folder)
     assert (report.state, report.refused) == ("stopped", "")
     assert bystander.poll() is None and other.alive
 
 
-def test_a_process_of_before_the_machine_was_started_again_is_gone(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
-    known = ProcessRecord.of(named(bystander))
-    assert known.here == named(bystander) and replace(known, boot="another").here is None
-    folder = hostile(tmp_path / "job", tmp_path / "canary", ended=False)
-    record = {**json.loads(folder.record(0).read_text()), "shim": bystander.pid, "ticks": named(bystander).ticks}
+def test_process_from_before_a_reboot_is_gone(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
+    known = ProcessRecord.of(recorded_process(bystander))
+    assert known.here == recorded_process(bystander) and replace(known, boot="another").here is None
+    folder = hostile_job(tmp_path / "job", tmp_path / "canary", ended=False)
+    record = {**json.loads(folder.record(0).read_text()), "shim": bystander.pid, "ticks": recorded_process(bystander).ticks}
     folder.record(0).write_text(json.dumps({**record, "boot": "another"}))
     assert ranks_of(folder, folder.read_status()).ranks[0].state == "lost"
 
 
 @pytest.mark.launcher
-def test_a_copy_of_a_job_that_runs_is_only_looked_at_and_the_job_ends_as_if_nobody_had(tmp_path: Path) -> None:
+def test_copy_of_a_running_job_is_only_read_and_the_job_ends_undisturbed(tmp_path: Path) -> None:
     told, go = tmp_path / "told", tmp_path / "go"
     folder = Lab(tmp_path).start(f"all:wait {go}", run=f'on_end: "echo told >> {told}", restarts: {{max: 1, backoff: 0}}')
     ready(folder)
@@ -209,17 +209,17 @@ def test_a_copy_of_a_job_that_runs_is_only_looked_at_and_the_job_ends_as_if_nobo
         if words[0] == "stop":
             assert done.returncode == 1 and f"is a copy of {folder.path}" in done.stderr
     assert refreshed_json(copy)["state"] == "lost" and contents(copy.path) == before
-    assert status_json(folder)["state"] == "running" and len(of_job(folder, f"all:wait {go}")) >= 2
+    assert status_json(folder)["state"] == "running" and len(job_processes(folder, f"all:wait {go}")) >= 2
     go.touch()
-    status = end_of(folder)
+    status = final_status(folder)
     assert (status["state"], status["attempt"], status["supervisor"]["pid"]) == ("succeeded", 1, supervisor)
     wait_for(lambda: not Path(f"/proc/{supervisor}").exists())
     refreshed_json(copy)
     assert told.read_text() == "told\n" and contents(copy.path) == before
 
 
-def test_one_folder_is_the_same_by_any_path(tmp_path: Path) -> None:
-    folder = add_to_index(made(tmp_path / "job", tag="the-tag"), "the-tag")
+def test_folder_is_the_same_by_any_path(tmp_path: Path) -> None:
+    folder = add_to_index(make_job(tmp_path / "job", tag="the-tag"), "the-tag")
     (tmp_path / "link").symlink_to(folder.path)
     assert own_tag(JobFolder(tmp_path / "link"), folder.read_status()) == "the-tag"
 
@@ -243,8 +243,8 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("case", SPOILED)
-def test_a_job_of_ones_own_that_others_could_have_changed_is_only_looked_at(tmp_path: Path, case: str) -> None:
-    folder = add_to_index(hostile(tmp_path / "job", tmp_path / "canary"), "unknown-tag")
+def test_own_job_that_others_could_change_is_only_read(tmp_path: Path, case: str) -> None:
+    folder = add_to_index(hostile_job(tmp_path / "job", tmp_path / "canary"), "unknown-tag")
     assert own_tag(folder, folder.read_status()) == "unknown-tag"
     spoil, why = SPOILED[case]
     spoil(folder.path)
@@ -254,14 +254,14 @@ def test_a_job_of_ones_own_that_others_could_have_changed_is_only_looked_at(tmp_
     assert not (tmp_path / "canary").exists()
 
 
-def test_what_only_its_owner_reaches_may_have_any_mode(tmp_path: Path) -> None:
-    folder = add_to_index(hostile(tmp_path / "job", tmp_path / "canary"), "unknown-tag")
+def test_mode_does_not_matter_below_a_private_folder(tmp_path: Path) -> None:
+    folder = add_to_index(hostile_job(tmp_path / "job", tmp_path / "canary"), "unknown-tag")
     folder.launch_file.chmod(0o666)
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700 and own_tag(folder, folder.read_status()) == "unknown-tag"
 
 
-def test_a_run_of_an_older_dstui_is_read_but_not_acted_for_and_that_is_said(tmp_path: Path) -> None:
-    folder = hostile(tmp_path / "job", tmp_path / "canary")
+def test_run_of_an_older_version_is_read_but_not_acted_for(tmp_path: Path) -> None:
+    folder = hostile_job(tmp_path / "job", tmp_path / "canary")
     index = tmp_path / "state" / "dstui" / "runs.jsonl"
     index.parent.mkdir(parents=True)
     index.write_text(json.dumps({"folder": str(folder.path), "name": "old", "started": "2026-01-02T03:04:05.000+00:00"}) + "\n")
@@ -280,24 +280,22 @@ BAD_INDEX: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("case", BAD_INDEX)
-def test_an_index_that_cannot_be_trusted_or_read_knows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_untrusted_or_unreadable_index_counts_as_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("dstui.jobs.store.ownership._of_this_process", [])
     index = tmp_path / "state" / "dstui" / "runs.jsonl"
     index.parent.mkdir(parents=True)
     BAD_INDEX[case](index)
-    folder = hostile(tmp_path / "job", tmp_path / "canary")
+    folder = hostile_job(tmp_path / "job", tmp_path / "canary")
     with pytest.raises(NotOwn, match="not in your index"):
         own_tag(folder, folder.read_status())
     problem = remember(folder, "job", 1767323045.0, "unknown-tag")
     assert (problem == "") == (case == "nonsense"), problem
-    assert own_tag(folder, folder.read_status()) == "unknown-tag", "who started it knows it all the same"
+    assert own_tag(folder, folder.read_status()) == "unknown-tag", "the process that started it knows it"
 
 
 @pytest.mark.launcher
-def test_a_run_that_the_index_does_not_take_can_be_stopped_by_who_started_it_and_says_how_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_without_index_entry_can_be_stopped_by_its_starter_and_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = Lab(tmp_path).start("all:hang")
@@ -305,15 +303,15 @@ def test_a_run_that_the_index_does_not_take_can_be_stopped_by_who_started_it_and
     said = [event["text"] for _, event in folder.read_events() if "index" in event.get("text", "")]
     assert len(said) == 1 and "the index of runs cannot be written" in said[0] and "SIGTERM" in said[0]
     elsewhere = command.dstui("stop", folder.path)
-    assert elsewhere.returncode == 1 and "is not in your index" in elsewhere.stderr and len(of_job(folder)) >= 2
-    assert stop(folder).left == [] and end_of(folder)["state"] == "stopped"
+    assert elsewhere.returncode == 1 and "is not in your index" in elsewhere.stderr and len(job_processes(folder)) >= 2
+    assert stop(folder).left == [] and final_status(folder)["state"] == "stopped"
 
 
-# What lies where, and whose it is
+# Location and permissions of files
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_a_job_folder_is_its_owners_alone_whatever_the_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int) -> None:
+def test_job_folder_is_private_whatever_the_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "given").mkdir(0o777)
     before = os.umask(umask)
@@ -329,11 +327,11 @@ def test_a_job_folder_is_its_owners_alone_whatever_the_umask(tmp_path: Path, mon
 
 
 @pytest.mark.launcher
-def test_nobody_else_can_read_a_file_of_a_job_or_the_index(tmp_path: Path) -> None:
+def test_nobody_else_can_read_job_files_or_the_index(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         folder = Lab(tmp_path).start("all:say a secret")
-        end_of(folder)
+        final_status(folder)
     finally:
         os.umask(before)
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
@@ -343,12 +341,12 @@ def test_nobody_else_can_read_a_file_of_a_job_or_the_index(tmp_path: Path) -> No
     assert stat.S_IMODE(index.stat().st_mode) == 0o600
 
 
-# Which run is meant
+# Selection of a run
 
 
 def run_in(place: Path, name: str, second: int, plan: str) -> JobFolder:
-    """A job that has ended, started in a folder, and noted so."""
-    folder = made(place / "dstui_runs" / name, tag=name, started=f"2026-01-01T00:00:{second:02}.000+00:00")
+    """Write an ended job that was started in a folder, and add it to the index."""
+    folder = make_job(place / "dstui_runs" / name, tag=name, started=f"2026-01-01T00:00:{second:02}.000+00:00")
     here = Path.cwd()
     os.chdir(place)
     try:
@@ -360,7 +358,7 @@ def run_in(place: Path, name: str, second: int, plan: str) -> JobFolder:
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
-    """Three folders: in two of them jobs were started, two of the first one's of the same Plan; the second is where the last one was."""
+    """Create three folders: jobs were started in two of them, two jobs of one Plan in the first; the latest one in the second."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("dstui.jobs.store.ownership._of_this_process", [])
     first, second, third = tmp_path / "first", tmp_path / "second", tmp_path / "third"
@@ -373,7 +371,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path,
     return first, second, third
 
 
-def test_without_a_name_the_newest_run_of_this_folder_is_meant(places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newest_run_of_the_folder_is_selected_without_a_name(places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, third = places
     for place, name in ((first, "tiny-big-20260101-000003"), (second, "tiny-20260101-000009")):
         monkeypatch.chdir(place)
@@ -386,7 +384,7 @@ def test_without_a_name_the_newest_run_of_this_folder_is_meant(places: tuple[Pat
         assert done.returncode == 1 and "No run was started in this folder: name one." in done.stderr
 
 
-def test_a_plans_name_means_its_newest_run(places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_of_a_plan_selects_its_newest_run(places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, third = places
     for place, name in ((first, "tiny-20260101-000002"), (second, "tiny-20260101-000009")):
         monkeypatch.chdir(place)
@@ -398,7 +396,7 @@ def test_a_plans_name_means_its_newest_run(places: tuple[Path, Path, Path], monk
     assert find("tiny-20260101-000009") == JobFolder(second / "dstui_runs" / "tiny-20260101-000009")
 
 
-def test_a_folder_is_never_taken_for_the_name_of_a_run(places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_never_taken_for_the_name_of_a_run(places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     first, _, third = places
     monkeypatch.chdir(third)
     for name in ("dstui_runs/tiny-20260101-000001", str(third), "/nowhere/tiny"):
@@ -407,16 +405,16 @@ def test_a_folder_is_never_taken_for_the_name_of_a_run(places: tuple[Path, Path,
     assert find(str(first / "dstui_runs" / "tiny-20260101-000001")).name == "tiny-20260101-000001"
 
 
-def test_what_a_repository_brings_does_not_come_before_ones_own(places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_runs_come_before_those_of_a_repository(places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     first, _, _ = places
-    hostile(first / "dstui_runs" / "tiny-99990101-000000", first / "canary")
+    hostile_job(first / "dstui_runs" / "tiny-99990101-000000", first / "canary")
     monkeypatch.chdir(first)
     assert find().name == "tiny-big-20260101-000003" and find("tiny").name == "tiny-20260101-000002"
 
 
-def test_signals_go_to_the_process_that_was_looked_at(bystander: subprocess.Popen[bytes]) -> None:
-    other = named(bystander)
-    Process(other.pid, other.ticks - 1).send(signal.SIGKILL)  # as one that had the pid before
+def test_signal_goes_only_to_the_process_that_was_found(bystander: subprocess.Popen[bytes]) -> None:
+    other = recorded_process(bystander)
+    Process(other.pid, other.ticks - 1).send(signal.SIGKILL)  # as if it had taken over the pid of another process
     Process(0, 0).send(signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
         bystander.wait(0.2)

@@ -1,4 +1,4 @@
-"""Secrets planted everywhere in a job folder: none is in its bundle, nor a part of one; and what a log says otherwise stays in it."""
+"""Secrets planted everywhere in a job folder: no part of one is in its bundle, and the rest of the logs is."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from dstui.bundle.bundle import bundle
 from dstui.bundle.redact import mask
 from dstui.jobs.store.folder import JobFolder
-from tests.jobs.made import PLAN, made
+from tests.jobs.made import PLAN, make_job
 
 ALPHABETS = (string.ascii_letters + string.digits, string.ascii_letters + string.digits + "_-", string.hexdigits[:16])
 LENGTHS = (9, 12, 16, 20, 24, 32, 40, 51, 64, 70)
 PART = 8
-"""Characters of a secret that may not be found."""
+"""The longest part of a secret that may remain."""
 
 VARIABLES = (
     *(
@@ -48,7 +48,7 @@ VARIABLES = (
         "SLURM_JWT",
     ),
 )
-"""Of the job's environment: in the Plan, in launch.json, in .deepspeed_env and in launch.sh."""
+"""In the job's environment: in the Plan, launch.json, .deepspeed_env and launch.sh."""
 ARGUMENTS = (
     *(("--auth",), ("--pw",), ("-p",), ("--password",), ("--api-key",), ("--token",), ("--license-key",), ("--pin",), ("--session-id",)),
     *(("--header", "Authorization: {}"), ("--url", "postgres://bob:a/{}@db.example.org/x"), ("--hook", "https://example.org/hooks/{}")),
@@ -114,11 +114,11 @@ LONG = (
     "key: {}",
     "my api key {}",
 )
-"""What is recognised by its length alone: values of 40 characters."""
+"""Recognised by length alone: values of 40 characters."""
 
 
 def job_with_secrets(folder: Path, seed: int) -> tuple[Path, dict[str, str]]:
-    """A job folder with a secret in every shape; the secrets, each with its shape."""
+    """Write a job folder with a secret of every format; return it and the secrets with their formats."""
     chance, planted = random.Random(seed), dict[str, str]()
 
     def secret(shape: str, length: int = 0, alphabet: str = "") -> str:
@@ -148,7 +148,9 @@ def job_with_secrets(folder: Path, seed: int) -> tuple[Path, dict[str, str]]:
     key = "\n".join(secret("a key without its first line", 64, ordinary + "+/") for _ in range(6))
     tail = f"{key}\n{secret('the last line of a key', 20, ordinary)}=\n-----END OPENSSH PRIVATE KEY-----\n"
     name = secret("the name of a file", 40, ordinary)
-    job = made(folder, plan, {0: "\n".join(lines) + "\n", 1: tail, 2: "\n".join(ORDINARY) + "\n"}, command=["deepspeed", "train.py", *args])
+    job = make_job(
+        folder, plan, {0: "\n".join(lines) + "\n", 1: tail, 2: "\n".join(ORDINARY) + "\n"}, command=["deepspeed", "train.py", *args]
+    )
     job.launch_file.write_text(json.dumps({"env": env, "args": args, "on_end": hook}, indent=1))
     (job.path / ".deepspeed_env").write_text("".join(f"{name}={value}\n" for name, value in env.items()))
     (job.path / "launch.sh").write_text("".join(f"export {name}='{value}'\n" for name, value in env.items()) + "exec deepspeed train.py\n")
@@ -188,14 +190,14 @@ MODEL=meta-llama/Llama-2-7b-hf LR=2e-5 BATCH=16 OUT=/scratch/me/out""".splitline
 
 
 def leaks(archive: Path, planted: dict[str, str]) -> dict[str, str]:
-    """The secrets of which a part is in a zip, in the name of a member or in its text; each with its shape."""
+    """Return the secrets that leak, even partly, in a member's name or text, with their formats."""
     with zipfile.ZipFile(archive) as opened:
         everything = "\n".join([*opened.namelist(), *(opened.read(name).decode() for name in opened.namelist())])
     parts = {secret: [secret[at : at + PART] for at in range(len(secret) - PART + 1)] for secret in planted}
     return {secret: planted[secret] for secret, found in parts.items() if any(part in everything for part in found)}
 
 
-def test_enough_is_planted(tmp_path: Path) -> None:
+def test_many_secrets_are_planted(tmp_path: Path) -> None:
     _, planted = job_with_secrets(tmp_path / "job", 1)
     assert len(set(planted.values())) >= 60
     assert {len(secret) for secret in planted} >= {9, 70}
@@ -208,5 +210,5 @@ def test_no_planted_secret_is_in_a_bundle(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("line", ORDINARY)
-def test_an_ordinary_line_stays_as_it_is(line: str) -> None:
+def test_ordinary_line_is_unchanged(line: str) -> None:
     assert mask(line) == line

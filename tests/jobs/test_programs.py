@@ -1,4 +1,4 @@
-"""The modules that are started by their name are there: no import would tell that one was moved."""
+"""Modules that are started by name exist: no import would fail if one were moved."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from dstui.jobs.store.processes import PROGRAMS
 
 
 @pytest.mark.parametrize("module", PROGRAMS)
-def test_a_module_that_a_process_is_started_by_is_there(module: str) -> None:
+def test_every_program_module_exists(module: str) -> None:
     assert find_spec(module) is not None

@@ -1,4 +1,4 @@
-"""SLURM's queue without a SLURM: its words, how often it is asked, and what is told before anything is submitted (the real one is long)."""
+"""SLURM's queue with recorded output: parsing, caching, and checks before a submission (tests/long runs the real SLURM)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.jobs.control.submit import not_shared
+from dstui.jobs.control.submit import sharing_problem
 from dstui.jobs.queue import scheduler
 from dstui.jobs.queue.scheduler import STATES, describe_reason, slurm_offers, state_of
 from dstui.jobs.store.folder import JobFolder
@@ -39,16 +39,16 @@ deepspeed: {train_micro_batch_size_per_gpu: 1}
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cluster that counts how often it is asked."""
+    """Return the file in which the programs of a cluster record their calls."""
     programs = recorded_slurm.cluster(tmp_path / "bin", squeue=SQUEUE, sacct=recorded_slurm.ACCOUNTING)
     monkeypatch.setenv("PATH", f"{programs}:/bin:/usr/bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return programs / "asked"
 
 
-def test_one_question_serves_all_runs_and_all_processes(asked: Path) -> None:
+def test_one_query_serves_all_runs_and_processes(asked: Path) -> None:
     found = [scheduler.look(job) for job in ("7", "8", "9", "10", "11") for _ in range(20)]
-    assert asked.read_text().split() == ["squeue", "squeue", "sacct"], "its own jobs, all that wait, and those that ended long ago"
+    assert asked.read_text().split() == ["squeue", "squeue", "sacct"], "its own, waiting and long ended jobs"
     assert found[0] and found[0].words == "waits for free nodes (Resources); estimated start 2026-11-23 14:05:00"
     program = "from dstui.jobs.queue.scheduler import look; print(look('10').state)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "RUNNING\n"
@@ -58,7 +58,7 @@ def test_one_question_serves_all_runs_and_all_processes(asked: Path) -> None:
     assert asked.read_text().count("squeue") == 4
 
 
-def test_the_accounting_tells_the_end_of_a_job_that_the_controller_has_forgotten(asked: Path) -> None:
+def test_accounting_gives_the_end_of_a_job_that_the_controller_forgot(asked: Path) -> None:
     recorded_slurm.write_programs(asked.parent, squeue="")
     ends = {job: (found.meaning.means, found.meaning.exit_code) for job in map(str, range(2, 11)) if (found := scheduler.look(job))}
     over = dict.fromkeys(("4", "5", "6"), ("ended", None)) | dict.fromkeys(("3", "8"), ("stopped", 143))
@@ -66,20 +66,20 @@ def test_the_accounting_tells_the_end_of_a_job_that_the_controller_has_forgotten
     assert asked.read_text().split() == ["squeue", "sacct"]
 
 
-def test_a_place_in_line_is_told() -> None:
+def test_position_in_the_queue_is_shown() -> None:
     words = scheduler.QueuedJob("PENDING", reason="Priority", place="3").words
     assert words == "waits for jobs of higher priority (Priority); 3rd in line"
     assert [scheduler.ordinal(number) for number in (2, 11, 12, 21, 113)] == ["2nd", "11th", "12th", "21st", "113th"]
 
 
-def test_what_the_cluster_offers_is_asked_once(asked: Path) -> None:
+def test_cluster_description_is_queried_once(asked: Path) -> None:
     offers = slurm_offers()
     assert offers and slurm_offers() == offers and sorted(asked.read_text().split()) == ["sacctmgr", "scontrol", "sinfo"]
     assert [one.limits for one in offers.partitions] == ["16 nodes x 8 GPUs, at most 2-00:00:00", "2 nodes x 8 GPUs, at most 00:30:00"]
     assert (offers.accounts, offers.qos, offers.partitions[0].gres) == (("physics", "guests"), ("normal", "high"), ("gpu:h100:8",))
 
 
-def test_times_are_read_as_sbatch_reads_them() -> None:
+def test_times_are_parsed_as_by_sbatch() -> None:
     texts = {
         "90": 5400,
         "1:30": 90,
@@ -96,7 +96,7 @@ def test_times_are_read_as_sbatch_reads_them() -> None:
 @pytest.mark.parametrize(
     ("number", "state", "code"), [("7", "queued", None), ("8", "stopped", 143), ("9", "failed", 1), ("10", "running", None)]
 )
-def test_slurms_state_is_the_jobs_where_no_supervisor_could_write_it(
+def test_slurm_state_is_used_if_no_supervisor_could_write_one(
     asked: Path, tmp_path: Path, number: str, state: str, code: int | None
 ) -> None:
     assert not asked.exists()
@@ -121,12 +121,12 @@ def test_every_state_has_a_meaning_and_an_unknown_one_ends_nothing() -> None:
     assert describe_reason("QOSMaxJobsPerUserLimit").startswith("waits for a limit of your account or QOS")
 
 
-def test_a_folder_that_each_node_has_for_itself_is_told() -> None:
-    assert "Name a shared folder with --run-dir" in not_shared(Path("/dev/shm/runs"))
-    assert not_shared(Path("/home/user")) == ""
+def test_folder_local_to_each_node_is_reported() -> None:
+    assert "Name a shared folder with --run-dir" in sharing_problem(Path("/dev/shm/runs"))
+    assert sharing_problem(Path("/home/user")) == ""
 
 
-def test_without_sbatch_a_queued_plan_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+def test_queued_plan_is_refused_without_sbatch_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN)
     (tmp_path / "train.py").touch()
     words = [sys.executable, "-m", "dstui", "--headless", "plan.yaml", "--no-preflight", "--run-dir", "job"]
@@ -135,7 +135,7 @@ def test_without_sbatch_a_queued_plan_is_refused_and_nothing_is_left(tmp_path: P
     assert not (tmp_path / "job").exists()
 
 
-def test_the_script_makes_a_folder_where_it_is_submitted_by_hand_and_else_takes_the_given_one(tmp_path: Path) -> None:
+def test_script_creates_a_folder_if_submitted_by_hand_and_else_uses_the_given_one(tmp_path: Path) -> None:
     plan = load(PLAN + "# it's $HOME and `this`\n", "plan.yaml", str(tmp_path))
     script = render_sbatch(plan, Machine.unprobed(), None, {}).text.replace(f"exec {sys.executable}", "echo")
     ran = [

@@ -1,4 +1,4 @@
-"""From which checkpoint a further attempt goes on."""
+"""Which checkpoint a further attempt resumes from."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def launch(workdir: Path, *args: str, more: tuple[str, ...] = ("--resume={checkp
     return LaunchRecord(workdir=str(workdir), args=args, restarts=RestartPolicy(args=more))
 
 
-def test_the_checkpoint_that_was_completed_last_is_taken(tmp_path: Path) -> None:
+def test_latest_complete_checkpoint_is_used(tmp_path: Path) -> None:
     checkpoint(tmp_path / "out" / "checkpoint-500", 500, "trainer_state.json")
     newest = checkpoint(tmp_path / "out" / "checkpoint-1000", 1000)
     assert restart_arguments(launch(tmp_path), since=100) == ([f"--resume={newest}"], f"from {newest}")
 
 
-def test_a_checkpoint_of_an_earlier_job_is_none_to_go_on_from(tmp_path: Path) -> None:
+def test_checkpoint_of_an_earlier_job_is_not_used(tmp_path: Path) -> None:
     checkpoint(tmp_path / "out", 500)
     assert restart_arguments(launch(tmp_path), since=600) == ([], "from the beginning: there is no checkpoint yet")
 
 
 @pytest.mark.parametrize("word", ["--output_dir={0}", "{0}"])
-def test_a_folder_that_an_argument_names_is_searched_too(tmp_path: Path, word: str) -> None:
+def test_folder_named_by_an_argument_is_searched(tmp_path: Path, word: str) -> None:
     elsewhere = checkpoint(tmp_path / "elsewhere" / "save", 1000)
     workdir = tmp_path / "work"
     workdir.mkdir()
@@ -42,6 +42,6 @@ def test_a_folder_that_an_argument_names_is_searched_too(tmp_path: Path, word: s
     assert words == ["--load", str(elsewhere)]
 
 
-def test_arguments_without_a_checkpoint_are_appended_as_they_are(tmp_path: Path) -> None:
+def test_arguments_without_a_checkpoint_are_appended_unchanged(tmp_path: Path) -> None:
     assert restart_arguments(launch(tmp_path, more=("--resume",)), since=1) == (["--resume"], "with --resume")
     assert restart_arguments(launch(tmp_path, more=()), since=1) == ([], "as before")

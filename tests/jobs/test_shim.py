@@ -1,4 +1,4 @@
-"""The shim between a launcher and a rank, alone: what passes through it, what it writes, and who dies with whom."""
+"""The shim between a launcher and a rank, alone: what it passes on and records, and which process dies with which."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dstui.jobs.rank import shim
-from tests.jobs.lab import gone, read
+from tests.jobs.lab import has_ended, read
 from tests.waiting import wait_for
 
 RANK = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29501"}
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def begin(folder: Path, code: str, *args: str, env: dict[str, str] | None = None, through: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-    """A shim with a rank that runs this code; `through`: a launcher of ours in between."""
+    """Start a shim whose rank runs this code; `through`: a launcher command in between."""
     script = folder / "rank.py"
     script.write_text(code)
     names = {name: value for name, value in os.environ.items() if name not in RANK}
@@ -42,19 +42,19 @@ def record(folder: Path, rank: int = 3) -> dict[str, Any]:
 
 
 def started(folder: Path) -> dict[str, Any]:
-    """The record, once the rank has spoken."""
+    """Return the record once the rank has written its first line."""
     wait_for(lambda: b"ready" in read(folder / "logs" / "rank_3.log"))
     found: dict[str, Any] = wait_for(lambda: record(folder))
     return found
 
 
 def kill_from_outside(pid: int, name: str) -> None:
-    """A signal from a process that is not the shim's launcher (which these tests are)."""
+    """Send a signal from a process other than the shim's launcher, which these tests are."""
     subprocess.run(["/bin/sh", "-c", f"kill -{name} {pid}"], check=True)
 
 
 @pytest.mark.parametrize(("end", "code"), [("sys.exit(0)", 0), ("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137), ("os.abort()", 134)])
-def test_the_exit_status_passes_through_and_is_recorded(folder: Path, end: str, code: int) -> None:
+def test_exit_status_passes_through_and_is_recorded(folder: Path, end: str, code: int) -> None:
     assert begin(folder, f"import os, sys\n{end}").wait(30) == code
     found = record(folder)
     assert (found["exit_code"], found["rank"], found["world_size"], found["tag"]) == (code, 3, 4, "the-tag")
@@ -64,12 +64,12 @@ def test_the_exit_status_passes_through_and_is_recorded(folder: Path, end: str, 
     assert found["local_rank"] == 1
 
 
-def test_the_gpus_that_a_rank_sees_are_recorded(folder: Path) -> None:
+def test_gpus_visible_to_a_rank_are_recorded(folder: Path) -> None:
     assert begin(folder, "", env={**RANK, "CUDA_VISIBLE_DEVICES": "1,3"}).wait(30) == 0
     assert record(folder)["gpus"] == "1,3"
 
 
-def test_both_outputs_go_to_the_ranks_own_log_and_the_local_rank_to_the_script(folder: Path) -> None:
+def test_both_outputs_go_to_the_ranks_log_and_local_rank_to_the_script(folder: Path) -> None:
     code = "import os, sys\nprint(sys.argv[1:], os.environ['DSTUI_JOB'])\nsys.stderr.write('to stderr')\nprint(1 / 0)"
     assert begin(folder, code, "a b", "$HOME").wait(30) == 1
     log = (folder / "logs" / "rank_3.log").read_text()
@@ -77,7 +77,7 @@ def test_both_outputs_go_to_the_ranks_own_log_and_the_local_rank_to_the_script(f
     assert "ZeroDivisionError" in log
 
 
-def test_a_module_runs_as_with_python_m(folder: Path) -> None:
+def test_module_runs_as_with_python_m(folder: Path) -> None:
     words = [sys.executable, shim.__file__, "--local_rank=1", str(folder), "the-tag", "-m", "platform", "--terse"]
     assert subprocess.run(words, env={**os.environ, **RANK}, check=False).returncode == 0
     assert (folder / "logs" / "rank_3.log").read_text().startswith("Linux")
@@ -90,23 +90,23 @@ def test_mpi_and_slurm_ranks_get_the_names_that_deepspeed_reads(folder: Path) ->
     assert (folder / "logs" / "rank_5.log").read_text() == "5 1 8\n"
 
 
-def test_without_any_rank_nothing_runs_and_it_says_why(folder: Path) -> None:
+def test_shim_without_a_rank_runs_nothing_and_says_why(folder: Path) -> None:
     process = begin(folder, "print('never')", env={})
     _, said = process.communicate()
     assert process.returncode == 2
     assert b"no rank (none of RANK, OMPI_COMM_WORLD_RANK" in said
 
 
-def test_the_rank_dies_when_the_shim_is_killed(folder: Path) -> None:
+def test_rank_dies_when_the_shim_is_killed(folder: Path) -> None:
     process = begin(folder, "import time\nprint('ready', flush=True)\ntime.sleep(1000)")
     pid = started(folder)["pid"]
     process.kill()
     process.wait()
-    wait_for(lambda: gone(pid))
+    wait_for(lambda: has_ended(pid))
     assert record(folder)["exit_code"] is None
 
 
-def test_a_signal_from_outside_is_passed_on(folder: Path) -> None:
+def test_signal_from_outside_is_passed_on(folder: Path) -> None:
     code = "import signal, time, sys\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(9))\nprint('ready', flush=True)\ntime.sleep(1000)"
     process = begin(folder, code)
     started(folder)
@@ -132,17 +132,17 @@ while True:
 """
 
 
-def test_a_signal_from_the_living_launcher_is_not_doubled_but_its_death_is_told(
+def test_launcher_signal_is_not_doubled_but_launcher_death_is_passed_on(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Launchers signal the whole tree themselves; when one has died, the shim asks the rank to end."""
+    """Launchers signal the whole tree themselves. If the launcher dies, the shim asks the rank to end."""
     monkeypatch.chdir(tmp_path)
     parent = begin(folder, LISTENING, through=(sys.executable, "-c", PARENT))
     found = started(folder)
     log = folder / "logs" / "rank_3.log"
     parent.send_signal(signal.SIGUSR2)
     wait_for((tmp_path / "sent").exists)
-    for count in (1, 2):  # when the second has come through, the launcher's, which was pending before, has been dealt with
+    for count in (1, 2):  # once the second has arrived, the launcher's earlier signal has been handled
         kill_from_outside(found["shim"], "USR1")
         wait_for(lambda count=count: read(log).count(b"outside") == count)
     assert b"asked" not in read(log)
@@ -153,7 +153,7 @@ def test_a_signal_from_the_living_launcher_is_not_doubled_but_its_death_is_told(
     assert record(folder)["exit_code"] == 0
 
 
-def test_a_folder_in_the_place_of_log_and_record_costs_them_but_not_the_rank(folder: Path) -> None:
+def test_folder_in_place_of_log_and_record_does_not_stop_the_rank(folder: Path) -> None:
     for name in ("logs/rank_3.log", "ranks/rank_3.json"):
         (folder / name).mkdir()
     process = begin(folder, "import sys\nsys.exit(5)")
@@ -163,7 +163,7 @@ def test_a_folder_in_the_place_of_log_and_record_costs_them_but_not_the_rank(fol
 
 
 @pytest.mark.parametrize("put", [lambda path: path.symlink_to("/dev/zero"), os.mkfifo], ids=["a link", "a FIFO"])
-def test_a_link_or_a_pipe_costs_the_log_and_the_record_is_made_anew(folder: Path, put: Callable[[Path], None]) -> None:
+def test_link_or_pipe_costs_the_log_and_the_record_is_replaced(folder: Path, put: Callable[[Path], None]) -> None:
     for name in ("logs/rank_3.log", "ranks/rank_3.json"):
         put(folder / name)
     process = begin(folder, "import sys\nsys.exit(5)")
@@ -175,15 +175,13 @@ def test_a_link_or_a_pipe_costs_the_log_and_the_record_is_made_anew(folder: Path
     assert json.loads(record.read_text())["exit_code"] == 5
 
 
-def test_a_record_whose_folder_was_deleted_is_written_all_the_same(folder: Path) -> None:
+def test_record_is_written_into_a_deleted_folder(folder: Path) -> None:
     process = begin(folder, f"import shutil\nshutil.rmtree({str(folder / 'ranks')!r})")
     assert process.wait(60) == 0
     assert record(folder)["exit_code"] == 0
 
 
-def test_a_record_is_written_too_where_another_rank_makes_the_folder_again_at_the_same_moment(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_record_is_written_if_another_rank_recreates_the_folder_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, path = os.mkdir, folder / "gone" / "rank_3.json"
 
     def make_after_another(name: str, mode: int) -> None:
@@ -195,8 +193,8 @@ def test_a_record_is_written_too_where_another_rank_makes_the_folder_again_at_th
     assert json.loads(path.read_text()) == {"exit_code": 0}
 
 
-def test_a_blocked_and_ignored_signal_reaches_the_rank_all_the_same(folder: Path) -> None:
-    """As under nohup, or `&` in a shell script."""
+def test_blocked_and_ignored_signal_reaches_the_rank(folder: Path) -> None:
+    """A shell does this under nohup, and with `&` in a script."""
     through = ("/bin/sh", "-c", 'trap "" INT HUP TERM; exec "$@"', "sh")
     process = begin(folder, "import signal, time\nprint('ready', flush=True)\ntime.sleep(1000)", through=through)
     started(folder)
@@ -204,7 +202,7 @@ def test_a_blocked_and_ignored_signal_reaches_the_rank_all_the_same(folder: Path
     assert process.wait(30) == 143
 
 
-def test_who_sent_a_signal_is_written_down(folder: Path) -> None:
+def test_sender_of_a_signal_is_recorded(folder: Path) -> None:
     child = begin(folder, "import time\nprint('ready', flush=True)\ntime.sleep(600)")
     started(folder)
     kill_from_outside(child.pid, "TERM")

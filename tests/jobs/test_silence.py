@@ -1,4 +1,4 @@
-"""Ranks that fall silent: an event of the job, and words of its diagnosis, while it hangs and after somebody stopped it."""
+"""Silent ranks: an event of the job, and evidence of its diagnosis, both during a hang and after a stop."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from dstui.jobs.control.stop import stop
 from dstui.jobs.store.events import Notice
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.follow import Follower
-from tests.jobs.lab import Lab, end_of
-from tests.jobs.made import dstui, made
+from tests.jobs.lab import Lab, final_status
+from tests.jobs.made import dstui, make_job
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.launcher
 
 
-def told(folder: JobFolder, name: str) -> list[dict[str, Any]]:
+def events_named(folder: JobFolder, name: str) -> list[dict[str, Any]]:
     return [event for _, event in folder.numbered_events() if event.get("event") == name]
 
 
-def test_a_hang_and_its_straggler_are_events_that_the_diagnosis_tells(tmp_path: Path) -> None:
+def test_hang_and_straggler_are_events_that_the_diagnosis_uses(tmp_path: Path) -> None:
     words = ("all:say step 11 loss 0.5", "0:say step 12 loss 0.4", "all:hang")
     folder = Lab(tmp_path).start(*words, run="silence: 1")
-    event = wait_for(lambda: told(folder, "silence"))[0]
+    event = wait_for(lambda: events_named(folder, "silence"))[0]
     assert (event["step"], event["missing"], event["absent"]) == (12, [1], [])
-    stacks = wait_for(lambda: told(folder, "stacks"))[0]  # by the hook in each rank, without being asked
+    stacks = wait_for(lambda: events_named(folder, "stacks"))[0]  # written by the hook of each rank, unasked
     assert len(stacks["lines"]) == 1 and stacks["lines"][0].startswith("ranks 0-1: in <lambda> (behave.py:")
     follower = Follower(folder)
     notices = [event for event in follower.poll() if isinstance(event, Notice) and event.code == "hang"]
@@ -39,10 +39,10 @@ def test_a_hang_and_its_straggler_are_events_that_the_diagnosis_tells(tmp_path: 
     assert "no rank has written anything for" in hangs.title and "ranks 0-1: in <lambda> (behave.py:" in hangs.title
     assert hangs.cause is None and hangs.could_be == ("HANG",) and hangs.evidence[-1].file == str(folder.events_file)
     stop(folder)
-    assert end_of(folder)["state"] == "stopped"
+    assert final_status(folder)["state"] == "stopped"
     code, said, _ = dstui("diagnose", folder.path, cwd=tmp_path)
     assert code == 0 and "somebody" in said.lower() and "Before that no rank had written anything" in " ".join(said.split())
-    assert len(told(folder, "silence")) == len(told(folder, "stacks")) == 1
+    assert len(events_named(folder, "silence")) == len(events_named(folder, "stacks")) == 1
 
 
 TIMEOUT = (
@@ -52,8 +52,8 @@ LATE = ["rank 1 has not reached the all_reduce that rank 0 waits in.", "rank 1: 
 
 
 @pytest.mark.parametrize(("over", "told"), [(None, True), (55.0, True), (2.0, False)])
-def test_a_timeout_is_told_with_the_silence_before_it_and_the_rank_that_was_late(tmp_path: Path, over: float | None, told: bool) -> None:
-    folder = made(tmp_path / "job", logs={0: TIMEOUT, 1: ""}, state="failed", exit_code=1)
+def test_timeout_reports_the_silence_before_it_and_the_late_rank(tmp_path: Path, over: float | None, told: bool) -> None:
+    folder = make_job(tmp_path / "job", logs={0: TIMEOUT, 1: ""}, state="failed", exit_code=1)
     for rank in (0, 1):
         folder.record(rank).write_text(json.dumps({"rank": rank, "host": "h1", "pid": 1, "ended": 1767323105.0, "exit_code": 1}))
     began = 1767323105.0 - 3600
@@ -70,11 +70,11 @@ def test_a_timeout_is_told_with_the_silence_before_it_and_the_rank_that_was_late
         assert found.cause == "HANG-DESYNC" and not any("written" in note for note in found.notes)
 
 
-def test_ranks_that_go_on_were_no_hang(tmp_path: Path) -> None:
+def test_ranks_that_continue_were_no_hang(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start(f"all:wait {tmp_path / 'go'}", "all:say step 1 loss 0.5", "all:hang", run="silence: 1")
-    wait_for(lambda: told(folder, "silence"))
+    wait_for(lambda: events_named(folder, "silence"))
     (tmp_path / "go").touch()
-    over = wait_for(lambda: told(folder, "silence_over"))
+    over = wait_for(lambda: events_named(folder, "silence_over"))
     assert over[0]["seconds"] > 0
-    wait_for(lambda: len(told(folder, "silence")) == 2)  # told anew, of the new silence
+    wait_for(lambda: len(events_named(folder, "silence")) == 2)  # reported again, for the new silence
     stop(folder)

@@ -1,4 +1,4 @@
-"""Which progress bar is the training's: by the words of the lines, by the loss that is told over it, else the longest."""
+"""Which progress bar is the training's: chosen by the text of the lines, by the loss written over it, else by length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dstui.jobs.watch.follow import Follower
-from tests.jobs.made import made
+from tests.jobs.made import make_job
 
 
 def bar(done: int, total: int, clock: str = "00:05", name: str = "", more: str = "") -> str:
@@ -15,7 +15,7 @@ def bar(done: int, total: int, clock: str = "00:05", name: str = "", more: str =
 
 
 def trainer(done: int, total: int, clock: str = "00:05") -> str:
-    """The Trainer's line, written over its bar."""
+    """Return the Trainer's line, written over its bar."""
     return bar(done, total, clock) + "\r" + " " * 40 + "\r{'loss': 2.5, 'learning_rate': 1e-05}\n" + bar(done, total, clock)
 
 
@@ -43,7 +43,7 @@ LOGS = {
 @pytest.mark.parametrize("what", LOGS)
 def test_step_and_total_are_the_trainings(tmp_path: Path, what: str) -> None:
     log, (step, steps) = LOGS[what]
-    follower = Follower(made(tmp_path / "job", logs={0: log}, state="running", ended=None))
+    follower = Follower(make_job(tmp_path / "job", logs={0: log}, state="running", ended=None))
     for _ in range(3):
         follower.poll()
     assert (follower.ranks[0].step, follower.ranks[0].steps) == (step, steps)

@@ -1,4 +1,4 @@
-"""What keeps a job from starting is said in a sentence, before anything is written, and nothing half-written stays."""
+"""What prevents a launch gives a message before anything is written, and no partial files stay."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def launch(base: Path, *, run_dir: Path | None = None, job: str = "script: train
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a training script in it."""
+    """Return the current folder, with a training script in it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("print('hello')\n")
     return tmp_path
 
 
-def refusal(base: Path, **how: object) -> str:
-    """The sentence; and nothing new in the folder."""
+def launch_error(base: Path, **how: object) -> str:
+    """Return the message, and assert that the folder has no new files."""
     before = sorted(base.rglob("*"))
     with pytest.raises(LaunchError) as caught:
         launch(base, **how)  # type: ignore[arg-type]
@@ -44,11 +44,11 @@ def refusal(base: Path, **how: object) -> str:
     return str(caught.value)
 
 
-def test_a_script_that_is_not_there_is_named_with_its_whole_path(place: Path) -> None:
-    assert refusal(place, job="script: sub/nothere.py").startswith(f"job.script: there is no file {place}/sub/nothere.py")
+def test_missing_script_is_named_with_its_full_path(place: Path) -> None:
+    assert launch_error(place, job="script: sub/nothere.py").startswith(f"job.script: there is no file {place}/sub/nothere.py")
 
 
-def test_from_a_recorded_machine_nothing_is_launched(place: Path) -> None:
+def test_recorded_machine_cannot_be_launched_on(place: Path) -> None:
     snapshot = place / "dgx.json"
     snapshot.write_text(json.dumps(Machine.unprobed().to_json()))
     plan = load("version: 1\njob: {script: train.py}\ndeepspeed: {train_batch_size: 2}\n", "plan.yaml", str(place))
@@ -57,47 +57,47 @@ def test_from_a_recorded_machine_nothing_is_launched(place: Path) -> None:
     assert sorted(path.name for path in place.iterdir()) == ["dgx.json", "train.py"]
 
 
-def test_a_workdir_that_is_not_there_is_named(place: Path) -> None:
-    assert refusal(place, job="script: train.py, workdir: nowhere") == f"job.workdir: there is no folder {place}/nowhere"
+def test_missing_workdir_is_named(place: Path) -> None:
+    assert launch_error(place, job="script: train.py, workdir: nowhere") == f"job.workdir: there is no folder {place}/nowhere"
 
 
-def test_an_interpreter_that_is_not_there_is_named(place: Path) -> None:
-    assert refusal(place, job="script: train.py, python: ./nopython") == f"job.python: there is no interpreter {place}/nopython"
+def test_missing_interpreter_is_named(place: Path) -> None:
+    assert launch_error(place, job="script: train.py, python: ./nopython") == f"job.python: there is no interpreter {place}/nopython"
 
 
-@pytest.mark.usefixtures("full_deepspeed")  # what PYTHONPATH adds, any interpreter has
-def test_an_interpreter_without_deepspeed_is_found_out_before_the_launch(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.usefixtures("full_deepspeed")  # any interpreter finds what is on PYTHONPATH
+def test_interpreter_without_deepspeed_is_detected_before_the_launch(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     bare = tmp_path_factory.mktemp("bare") / "venv"
     venv.create(bare, with_pip=False)
-    assert f"job.python: {bare}/bin/python has no deepspeed: install it there" in refusal(
+    assert f"job.python: {bare}/bin/python has no deepspeed: install it there" in launch_error(
         place, job=f'script: train.py, python: "{bare}/bin/python"'
     )
 
 
-def test_an_interpreter_that_is_none_is_said_to_be_none(place: Path) -> None:
-    assert "is not a working Python" in refusal(place, job="script: train.py, python: /bin/false")
+def test_file_that_is_no_interpreter_is_reported(place: Path) -> None:
+    assert "is not a working Python" in launch_error(place, job="script: train.py, python: /bin/false")
 
 
-def test_hosts_that_are_started_by_hand_are_refused_with_the_command_of_each(place: Path) -> None:
-    refused = refusal(place, cluster="hosts: {worker-1: 8, worker-2: 8}, launcher: nossh")
+def test_hosts_started_by_hand_are_refused_with_each_hosts_command(place: Path) -> None:
+    refused = launch_error(place, cluster="hosts: {worker-1: 8, worker-2: 8}, launcher: nossh")
     assert "# on worker-1\n" in refused and "# on worker-2\n" in refused and "--node_rank 1" in refused
 
 
-def test_a_folder_that_holds_anything_is_refused(place: Path) -> None:
+def test_nonempty_folder_is_refused(place: Path) -> None:
     run_dir = place / "run"
     run_dir.mkdir()
     (run_dir / "precious").touch()
-    assert refusal(place, run_dir=run_dir).startswith(f"{run_dir} is not empty")
+    assert launch_error(place, run_dir=run_dir).startswith(f"{run_dir} is not empty")
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(place: Path) -> None:
-    assert refusal(place, run_dir=place / "train.py").startswith(f"{place}/train.py is a file")
+def test_file_in_place_of_the_folder_is_refused(place: Path) -> None:
+    assert launch_error(place, run_dir=place / "train.py").startswith(f"{place}/train.py is a file")
     (place / "dstui_runs").touch()
-    assert "a part of this path is a file" in refusal(place)
+    assert "a part of this path is a file" in launch_error(place)
 
 
-def test_a_place_that_cannot_be_written_is_named(place: Path) -> None:
-    said = refusal(place, run_dir=Path("/proc/dstui-run"))
+def test_unwritable_place_is_named(place: Path) -> None:
+    said = launch_error(place, run_dir=Path("/proc/dstui-run"))
     assert said.startswith("Cannot make the job folder /proc/dstui-run:") and "--run-dir" in said
 
 
@@ -121,7 +121,7 @@ assert sorted(place.rglob("*")) == before, sorted(place.rglob("*"))
 
 
 @pytest.mark.parametrize(("options", "said"), [("size=4k", "disk is full"), ("ro", "read-only")])
-def test_a_full_or_read_only_disk_is_said_and_nothing_half_written_stays(place: Path, options: str, said: str) -> None:
+def test_full_or_read_only_disk_is_reported_and_leaves_no_partial_files(place: Path, options: str, said: str) -> None:
     probe = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
     if probe is None or probe.returncode:
         pytest.skip("no mount namespaces for this user")
@@ -161,7 +161,7 @@ def test_job_folders_are_named_by_run_and_time_and_never_shared(place: Path) -> 
     assert [status.state for folder, status in runs() if folder == first] == ["stopped"]
 
 
-def test_a_name_that_fits_none_or_several_runs_is_said(place: Path) -> None:
+def test_name_that_matches_no_run_or_several_is_reported(place: Path) -> None:
     for name in ("alpha-1", "alpha-2", "beta-1"):
         folder = JobFolder(place / "dstui_runs" / name)
         folder.path.mkdir(parents=True)

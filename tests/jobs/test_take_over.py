@@ -1,4 +1,4 @@
-"""Reading never starts a process: what looks at a job whose supervisor was killed leaves it alone, and `take_over` is the one door that acts."""
+"""Reading never starts a process: readers leave a job with a killed supervisor alone, and only `take_over` acts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.processes import TAG
 from dstui.jobs.store.status import current_status
-from tests.jobs.made import made
+from tests.jobs.made import make_job
 from tests.owned import add_to_index
 from tests.waiting import wait_for
 
@@ -42,12 +42,12 @@ for _ in range(3):
     follower.poll()
 print(started)
 """
-"""Every command that only reads, and what a screen reads, under an audit hook: no process is started, none is signalled, nothing written."""
+"""Runs every reading command, and the readers of the TUI, under an audit hook: no process started, no signal sent, nothing written."""
 
 
 def orphan(path: Path, tag: str) -> JobFolder:
-    """A job of one's own whose supervisor was killed, as it lies in its folder."""
-    folder = made(path, state="running", tag=tag, ended=None, exit_code=None, supervisor=None)
+    """Write the folder of an own job whose supervisor was killed."""
+    folder = make_job(path, state="running", tag=tag, ended=None, exit_code=None, supervisor=None)
     for rank in (0, 1):
         record = json.loads(folder.record(rank).read_text())
         folder.record(rank).write_text(json.dumps({**record, "host": os.uname().nodename, "tag": tag}))
@@ -60,13 +60,13 @@ def content(folder: JobFolder) -> dict[Path, bytes]:
 
 @pytest.fixture
 def living() -> Iterator[str]:
-    """The tag of a job of which a process lives."""
+    """Yield the tag of a job that has a living process."""
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, TAG: "take-over-tag"}) as process:
         yield "take-over-tag"
         process.kill()
 
 
-def test_commands_that_read_an_orphaned_job_start_nothing_and_write_nothing(tmp_path: Path, living: str) -> None:
+def test_reading_commands_start_and_write_nothing_for_an_orphaned_job(tmp_path: Path, living: str) -> None:
     folder = orphan(tmp_path / "job", living)
     before = content(folder)
     done = subprocess.run([sys.executable, "-c", LOOK, folder.path], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -75,7 +75,7 @@ def test_commands_that_read_an_orphaned_job_start_nothing_and_write_nothing(tmp_
     assert "running" in done.stderr and "its supervisor was killed: dstui attach job starts another" in done.stderr
 
 
-def test_taking_over_starts_a_supervisor_where_a_process_of_the_job_lives(tmp_path: Path, living: str) -> None:
+def test_take_over_starts_a_supervisor_if_a_process_of_the_job_lives(tmp_path: Path, living: str) -> None:
     folder = orphan(tmp_path / "job", living)
     status = current_status(folder)
     assert status and status.orphaned and not status.final
@@ -87,7 +87,7 @@ def test_taking_over_starts_a_supervisor_where_a_process_of_the_job_lives(tmp_pa
         stop(folder)
 
 
-def test_an_end_that_nobody_wrote_is_seen_by_all_and_written_by_who_takes_over(tmp_path: Path) -> None:
+def test_unwritten_end_is_seen_by_readers_and_written_by_take_over(tmp_path: Path) -> None:
     folder = orphan(tmp_path / "job", "gone-tag")
     before = content(folder)
     status = current_status(folder)

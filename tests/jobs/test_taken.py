@@ -1,4 +1,4 @@
-"""What a run took is kept with it, and the next forecast of the same model on the same machine learns from it."""
+"""The measured resource use of a run is kept, and corrects the next forecast of the same model on the same machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, load
 from dstui.render.target import Target
 from tests.forecast.targets import EIGHT_H100, FOUR_A100, NO_GPU, facts, plan
-from tests.jobs.made import made
+from tests.jobs.made import make_job
 from tests.waiting import wait_for
 
 SEVEN = plan(stage=2, micro=2, model__activation_checkpointing=True)
@@ -32,8 +32,8 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ended(path: Path, given: Plan, machine: Machine, *, log: str = "", rss: int = 0, **usage: int) -> JobFolder:
-    """A run that has ended: what its ranks said and held, and what NVML showed of the GPUs."""
-    folder = made(path, logs={0: log, 1: log})
+    """Write an ended run: the output and memory of its ranks, and what NVML showed of the GPUs."""
+    folder = make_job(path, logs={0: log, 1: log})
     (folder.path / "plan.yaml").write_text(given.text)
     (folder.path / "machine.json").write_text(json.dumps(machine.to_json()))
     for rank in (0, 1):
@@ -44,7 +44,7 @@ def ended(path: Path, given: Plan, machine: Machine, *, log: str = "", rss: int 
     return folder
 
 
-def test_what_nvml_showed_and_the_time_of_a_step_are_kept_and_the_next_forecast_is_corrected(tmp_path: Path) -> None:
+def test_memory_and_step_time_are_kept_and_correct_the_next_forecast(tmp_path: Path) -> None:
     before = forecast(SEVEN, facts(), EIGHT_H100)
     assert before.gpu.bytes and before.speed
     steps = "".join(f"step {number} step_time: {before.speed.step * 1.25:.4f}\n" for number in range(1, 30))
@@ -66,14 +66,14 @@ def test_what_nvml_showed_and_the_time_of_a_step_are_kept_and_the_next_forecast_
     assert measured.of(FOUR_A100) == {}
 
 
-def test_what_others_used_of_a_gpu_at_the_launch_is_not_the_runs(tmp_path: Path) -> None:
+def test_memory_used_by_others_at_launch_is_subtracted(tmp_path: Path) -> None:
     busy = replace(EIGHT_H100, gpus=tuple(replace(gpu, memory_used=5 << 30) for gpu in EIGHT_H100.gpus))
     taken = keep(ended(tmp_path / "job", SEVEN, busy, gpu3=40 << 30))
     assert taken is not None
     assert taken.gpu_bytes == 35 << 30
 
 
-def test_ranks_on_cpus_are_measured_by_the_kernel(tmp_path: Path) -> None:
+def test_cpu_ranks_are_measured_by_the_kernel(tmp_path: Path) -> None:
     small = plan(stage=2, model="gpt2", sequence=128)
     taken = keep(ended(tmp_path / "job", small, NO_GPU, rss=3 << 30))
     assert taken is not None
@@ -81,7 +81,7 @@ def test_ranks_on_cpus_are_measured_by_the_kernel(tmp_path: Path) -> None:
     assert "6 GB of the RAM of a node" in str(taken)
 
 
-def test_recommended_plans_and_fixes_fit_by_what_was_measured() -> None:
+def test_recommended_plans_and_fixes_fit_by_measured_values() -> None:
     given = plan(stage=0, micro=8, sequence=4096)
     for scale in (1.0, 1.5):
         ranked = recommend(given, facts(), EIGHT_H100, measured={"memory_scale": scale})
@@ -92,7 +92,7 @@ def test_recommended_plans_and_fixes_fit_by_what_was_measured() -> None:
         assert forecast(given.patch(found.fix.patch), facts(), EIGHT_H100, measured={"memory_scale": scale}).fits
 
 
-def test_a_measurement_far_off_corrects_and_is_told(tmp_path: Path) -> None:
+def test_measurement_far_off_corrects_and_is_reported(tmp_path: Path) -> None:
     before = forecast(SEVEN, facts(), EIGHT_H100)
     assert before.gpu.bytes
     taken = keep(ended(tmp_path / "job", SEVEN, EIGHT_H100, gpu0=before.gpu.bytes // 4))
@@ -104,7 +104,7 @@ def test_a_measurement_far_off_corrects_and_is_told(tmp_path: Path) -> None:
     assert "corrected by 1 run here: memory -75%" in after.corrected
 
 
-def test_the_correction_is_by_part_with_its_scatter_and_wider_for_settings_that_did_not_run() -> None:
+def test_correction_is_per_part_and_wider_for_settings_that_did_not_run() -> None:
     settings = forecast(SEVEN, facts(), EIGHT_H100).setup
     assert settings
     for number, (memory, step) in enumerate(((0.85, 1.2), (0.88, 1.3), (0.91, 1.1))):
@@ -123,7 +123,7 @@ def test_the_correction_is_by_part_with_its_scatter_and_wider_for_settings_that_
     assert wider.gpu.range[1] / wider.gpu.bytes > learnt.gpu.range[1] / learnt.gpu.bytes
 
 
-def test_ranks_on_cpus_are_as_fast_as_they_were() -> None:
+def test_cpu_ranks_get_their_measured_speed() -> None:
     small = plan(stage=2, model="openai-community/gpt2", sequence=128)
     known = facts("openai-community/gpt2")
     before = forecast(small, known, NO_GPU)
@@ -134,7 +134,7 @@ def test_ranks_on_cpus_are_as_fast_as_they_were() -> None:
     assert after.speed.tokens == before.setup.samples * 128 / 4
 
 
-def test_what_is_kept_is_bounded_and_broken_files_are_nothing(tmp_path: Path) -> None:
+def test_kept_measurements_are_limited_and_broken_files_ignored(tmp_path: Path) -> None:
     for number in range(KEPT_RUNS + 5):
         remember(SEVEN, EIGHT_H100, Taken(run=f"run-{number}", memory_scale=1.0 + number / 100))
     runs = read_measured(model_key(SEVEN)).runs(EIGHT_H100)
@@ -145,7 +145,7 @@ def test_what_is_kept_is_bounded_and_broken_files_are_nothing(tmp_path: Path) ->
         assert read_measured(model_key(SEVEN)).of(EIGHT_H100) == {}
 
 
-def test_a_run_of_no_model_or_of_a_broken_folder_is_not_measured(tmp_path: Path) -> None:
+def test_run_without_a_model_or_with_a_broken_folder_is_not_measured(tmp_path: Path) -> None:
     assert keep(JobFolder(tmp_path / "nothing")) is None
     folder = ended(tmp_path / "job", SEVEN, EIGHT_H100, gpu0=1 << 30)
     (folder.path / "plan.yaml").write_text("version: 1\njob: {script: a.py}\n")
@@ -156,7 +156,7 @@ def test_a_run_of_no_model_or_of_a_broken_folder_is_not_measured(tmp_path: Path)
     assert keep(folder) is None
 
 
-def test_a_real_run_of_a_model_is_measured_when_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_run_of_a_model_is_measured_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(
         "held = b'x' * (200 << 20)\nfor step in range(1, 20):\n    print(f'step {step} step_time: 0.25', flush=True)\n"

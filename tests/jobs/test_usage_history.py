@@ -1,4 +1,4 @@
-"""What the ranks of a job used: kept by its supervisor in a file of bounded size, and read again whoever wrote it."""
+"""The resource use of a job's ranks: kept by its supervisor in a file of limited size, and read back whoever wrote it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dstui.jobs.watch.usage_history import SHOWN, USAGE_HISTORY, History, Sample
 BUSY = Usage("GPU", 97, 1 << 30, 612.5, 4, capacity=80 << 30, temperature=67, throttle=("power cap",))
 
 
-def test_what_was_kept_is_read_again_and_a_rank_of_which_nothing_is_known_is_not_there(tmp_path: Path) -> None:
+def test_kept_values_are_read_and_unknown_ranks_are_absent(tmp_path: Path) -> None:
     kept = UsageHistory(tmp_path)
     kept.add(1000.0, {0: BUSY, 1: Usage("GPU", why="NVML is not there")}, "GPU unknown: NVML is not there")
     found = read_history(tmp_path)
@@ -22,7 +22,7 @@ def test_what_was_kept_is_read_again_and_a_rank_of_which_nothing_is_known_is_not
     assert found.note == "GPU unknown: NVML is not there"
 
 
-def test_the_file_stays_small_and_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_stays_small_and_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage_history, "LARGEST", 20_000)
     kept = UsageHistory(tmp_path)
     for n in range(1000):
@@ -53,14 +53,14 @@ def test_only_the_last_minutes_are_read(tmp_path: Path) -> None:
         b"[" * 5000,
     ],
 )
-def test_a_line_that_is_not_right_is_passed_over(tmp_path: Path, line: bytes) -> None:
+def test_invalid_line_is_skipped(tmp_path: Path, line: bytes) -> None:
     (tmp_path / USAGE_HISTORY).write_bytes(line + b"\n")
     assert not read_history(tmp_path).samples
     UsageHistory(tmp_path).add(2.0, {3: BUSY}, "")
     assert list(read_history(tmp_path).samples) == [3]
 
 
-def test_values_of_anybody_are_bounded(tmp_path: Path) -> None:
+def test_values_are_bounded(tmp_path: Path) -> None:
     packed = ["GPU", 1e300, -1, "much", True, None, 1 << 70, ["\x1b[2Jhot" * 20, 7] * 50]
     (tmp_path / USAGE_HISTORY).write_text(json.dumps({"t": 1, "ranks": {"0": packed}, "note": "\x1b]0;x\x07" * 500}) + "\n")
     found = read_history(tmp_path)
@@ -70,5 +70,5 @@ def test_values_of_anybody_are_bounded(tmp_path: Path) -> None:
     assert len(found.note) <= 200 and "\x1b" not in found.note
 
 
-def test_a_folder_without_one_has_none(tmp_path: Path) -> None:
+def test_folder_without_a_history_has_none(tmp_path: Path) -> None:
     assert read_history(tmp_path) == History()

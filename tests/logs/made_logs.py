@@ -1,4 +1,4 @@
-"""Job folders with logs and an arrivals index, as a supervisor leaves them, made line by line."""
+"""Write job folders with logs and an arrivals index, line by line, as a supervisor leaves them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dstui.logs.arrival_index import ArrivalWriter
 from dstui.logs.time_parsing import format_iso
 
 BEGAN = 1_760_000_000.0
-"""When each of these jobs began, seconds since the epoch."""
+"""Start of each of these jobs, in seconds since the epoch."""
 
 
 class MadeJob:
-    """A job of so many ranks, and the supervisor that notes when its lines come."""
+    """A job and the supervisor that records when its lines arrive."""
 
     def __init__(self, path: Path, ranks: int, *, state: str = "running", hosts: int = 1) -> None:
         self.folder, self.ranks = JobFolder(path), ranks
@@ -38,10 +38,10 @@ class MadeJob:
         self.folder.status_file.write_text(json.dumps({**status, "ranks": ranks}))
 
     def say(self, rank: int, *lines: str, end: str = "\n", attempt: int = 1) -> None:
-        """A rank writes lines."""
+        """Write lines of a rank."""
         with self.folder.log(rank, attempt).open("a") as log:
             log.write("".join(line + end for line in lines))
 
     def update(self, seconds: float, attempt: int = 1) -> None:
-        """The supervisor looks, so many seconds after the beginning."""
+        """Let the supervisor record arrivals, this many seconds after the start."""
         self.notes.update(BEGAN + seconds, attempt)

@@ -1,4 +1,4 @@
-"""The colours that scripts give their lines: styles and nothing else."""
+"""Colours in the lines of scripts become styles, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITTEN = st.lists(
 
 
 @given(written=WRITTEN)
-def test_what_is_coloured_is_the_text_that_is_shown(written: str) -> None:
+def test_coloured_text_equals_the_shown_text(written: str) -> None:
     raw = f"\x1b[31m{written}".encode()
     found = colour_runs(raw)
     assert not found or "".join(text for text, _ in found) == decode(raw)
@@ -49,5 +49,5 @@ def numbers(colour: object) -> tuple[object, ...]:
         ("\x1b[31m" + "x" * 5000, []),
     ],
 )
-def test_a_style_is_read_from_sgr_alone(written: str, found: list[tuple[str, Paint]]) -> None:
+def test_only_sgr_sequences_give_styles(written: str, found: list[tuple[str, Paint]]) -> None:
     assert list(colour_runs(written.encode())) == found

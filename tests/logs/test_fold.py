@@ -1,4 +1,4 @@
-"""Folding: every line of every rank once, each rank's in its order, and one row for what several ranks said."""
+"""Folding: every line of every rank once and in order, and one row for lines that several ranks printed."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def rows_of(looks: Lines, *, dedup: bool = True, every: float = 0.1) -> DedupRow
     return rows
 
 
-def said_by(rows: DedupRows, rank: int) -> list[bytes]:
+def lines_of(rows: DedupRows, rank: int) -> list[bytes]:
     return [raw for raw, said in zip(rows.raw, rows.log_mask, strict=True) if said >> rank & 1]
 
 
 @given(looks=LOOKS, dedup=st.booleans())
-def test_every_line_of_every_rank_is_there_once_and_in_its_order(looks: Lines, dedup: bool) -> None:
+def test_every_line_of_every_rank_appears_once_in_order(looks: Lines, dedup: bool) -> None:
     rows = rows_of(looks, dedup=dedup)
     for rank in range(3):
-        assert said_by(rows, rank) == [line for look in looks for line in look[rank]]
+        assert lines_of(rows, rank) == [line for look in looks for line in look[rank]]
     assert sum(said.bit_count() for said in rows.log_mask) == rows.lines == sum(len(lines) for look in looks for lines in look)
 
 
-def test_what_all_ranks_say_is_one_row_whatever_one_of_them_says_besides() -> None:
+def test_lines_of_all_ranks_are_one_row_despite_others_between() -> None:
     steps = [b"step %d" % n for n in range(20)]
     odd = [*steps[:5], b"[W] NCCL watchdog", *steps[5:]]
     rows = rows_of([[steps, odd, steps]])
@@ -40,12 +40,12 @@ def test_what_all_ranks_say_is_one_row_whatever_one_of_them_says_besides() -> No
     assert [said.bit_count() for said in rows.log_mask] == [3] * 5 + [1] + [3] * 15
 
 
-def test_what_is_said_at_once_is_told_side_by_side() -> None:
+def test_simultaneous_lines_are_interleaved() -> None:
     rows = rows_of([[[b"step %d loss %d" % (n, rank) for n in range(4)] for rank in (0, 1)]])
     assert rows.raw == [b"step %d loss %d" % (n, rank) for n in range(4) for rank in (0, 1)]
 
 
-def test_a_rank_that_is_late_joins_the_row_of_the_others_but_not_one_of_long_ago() -> None:
+def test_late_rank_joins_a_recent_row_but_not_an_old_one() -> None:
     rows = rows_of([[[b"saved"], [], []], [[], [b"saved"], []], [[], [], [b"saved"]]], every=4.0)
     assert [said.bit_count() for said in rows.log_mask] == [2, 1]
 
@@ -62,17 +62,17 @@ def test_a_rank_that_is_late_joins_the_row_of_the_others_but_not_one_of_long_ago
         b"model on cuda:%d",
     ],
 )
-def test_lines_that_differ_only_in_the_rank_and_the_clock_are_the_same(line: bytes) -> None:
+def test_lines_that_differ_only_in_rank_and_time_are_equal(line: bytes) -> None:
     said = [line % ((rank,) * line.count(b"%d")) for rank in range(3)]
     rows = rows_of([[[each] for each in said]])
     assert rows.raw == [said[0]]
 
 
-def test_a_loss_of_its_own_is_a_row_of_its_own() -> None:
+def test_different_loss_is_a_separate_row() -> None:
     rows = rows_of([[[b"step 7 loss 1.%d" % rank] for rank in range(3)]])
     assert len(rows) == 3
 
 
-def test_progress_bars_are_the_same_where_they_show_the_same() -> None:
+def test_progress_bars_are_equal_if_they_show_the_same() -> None:
     rows = rows_of([[[b" 10%|#\r 50%|###\r100%|######\r"], [b" 20%|##\r100%|######"], []]])
     assert len(rows) == 1

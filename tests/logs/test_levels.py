@@ -1,4 +1,4 @@
-"""How bad a line is: the usual spellings, whole tracebacks, and no progress bars."""
+"""Levels of lines: usual spellings, complete tracebacks, and no progress bars."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ LINES = {
 
 
 @pytest.mark.parametrize(("level", "line"), [(level, line) for level, lines in LINES.items() for line in lines])
-def test_a_line_has_its_level(level: int, line: str) -> None:
+def test_line_has_its_level(level: int, line: str) -> None:
     assert level_of(line.encode()) == level
     assert level == ALL or may_have_level(b"a\n" + line.encode())
 
 
 @pytest.mark.parametrize("prefix", ["", "[rank3]: "])
-def test_a_traceback_is_kept_whole_and_nothing_after_it(prefix: str) -> None:
+def test_traceback_is_kept_complete_without_following_lines(prefix: str) -> None:
     trace = [
         "Traceback (most recent call last):",
         '  File "train.py", line 1, in <module>',
@@ -62,7 +62,7 @@ def test_a_traceback_is_kept_whole_and_nothing_after_it(prefix: str) -> None:
     assert [line for line in lines if levels.keep(3, line.encode())] == lines[1:-1]
 
 
-def test_a_traceback_of_one_rank_keeps_no_line_of_another() -> None:
+def test_traceback_of_one_rank_keeps_no_line_of_another() -> None:
     levels = Levels(ERROR)
     assert levels.keep(1, b"Traceback (most recent call last):")
     assert not levels.keep(2, b"  indented")
@@ -78,7 +78,7 @@ def test_a_traceback_of_one_rank_keeps_no_line_of_another() -> None:
         " 10%|█ | 3/30 [00:01<00:09]\r\x1b[KERROR: no such file",
     ],
 )
-def test_a_level_is_read_from_what_is_shown_of_a_line(line: str) -> None:
+def test_level_is_read_from_the_shown_text(line: str) -> None:
     assert Levels(ERROR).keep(1, line.encode())
 
 
@@ -89,12 +89,12 @@ def test_a_level_is_read_from_what_is_shown_of_a_line(line: str) -> None:
         ["\x1b[31m╭──\x1b[0m Traceback (most recent call last) ──╮", "\x1b[31m│\x1b[0m a.py:3", "╰──╯", "\x1b[1mKeyboardInterrupt"],
     ],
 )
-def test_a_coloured_traceback_is_kept_whole(trace: list[str]) -> None:
+def test_coloured_traceback_is_kept_complete(trace: list[str]) -> None:
     levels = Levels(ERROR)
     assert [line for line in ("step 1", *trace, "step 2") if levels.keep(3, line.encode())] == trace
 
 
-def test_lines_that_are_passed_over_at_once_are_those_that_are_judged_one_by_one() -> None:
+def test_fast_path_gives_the_same_levels() -> None:
     lines = [b"step %d" % n for n in range(600)]
     lines[300:303] = [b"Traceback (most recent call last):", b'  File "a.py", line 1', b"KeyError: 1"]
     lines[255], lines[590] = b"[E] at the end of a piece", b"\x1b[31mERROR\x1b[0m red"

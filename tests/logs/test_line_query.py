@@ -1,4 +1,4 @@
-"""The filter of a log as text: what each word means, and which lines it shows."""
+"""The text filter of a log: the meaning of each word, and the lines that it shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOON = 1_800_000_000.0
 
 
 def shows(text: str, line: str) -> bool:
-    """Whether a filter shows a line; the bytes of many lines are never refused where one of them is shown."""
+    """Return whether a filter shows a line; a block of bytes must not be skipped if one of its lines is shown."""
     texts = parse_line_query(text, NOON).texts
     shown = texts is None or texts.match(line)
     assert texts is None or texts.matching([b"before", line.encode(), b"after"]).count(1) == shown
@@ -44,7 +44,7 @@ def shows(text: str, line: str) -> bool:
         ("a:b", "key a:b", True),
     ],
 )
-def test_words_are_regular_expressions_that_all_must_hold(text: str, line: str, shown: bool) -> None:
+def test_words_are_regular_expressions_that_must_all_match(text: str, line: str, shown: bool) -> None:
     assert shows(text.replace("\\\\", "\\"), line) is shown
 
 
@@ -56,7 +56,7 @@ def test_ranks_hosts_levels_and_times() -> None:
     assert parse_line_query("level:ERROR", NOON).least == ERROR
 
 
-def test_an_empty_filter_shows_everything() -> None:
+def test_empty_filter_shows_everything() -> None:
     query = LineQuery()
     assert query.has_rank(7, "anywhere") and not query.chooses_ranks and query.least == ALL and isnan(query.since)
 
@@ -72,6 +72,6 @@ def test_an_empty_filter_shows_everything() -> None:
         ("(?=x)", "lookaround"),
     ],
 )
-def test_what_is_no_filter_is_said(text: str, why: str) -> None:
+def test_invalid_filter_gives_a_message(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         parse_line_query(text, NOON)

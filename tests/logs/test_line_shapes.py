@@ -1,4 +1,4 @@
-"""Folding by shape: lines of several ranks that differ only in numbers, within a step, are one row in which every line can be reached."""
+"""Folding by shape: lines of several ranks in a step that differ only in numbers are one row, in which every line can be reached."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def opened(path: Path, logs: dict[int, str], **choice: bool) -> LogRows:
 
 
 @given(looks=LOOKS)
-def test_every_line_of_every_rank_is_a_member_of_one_row_in_its_order(looks: list[list[list[bytes]]]) -> None:
+def test_every_line_of_every_rank_is_in_one_row_in_order(looks: list[list[list[bytes]]]) -> None:
     rows = DedupRows(dedup=True, shape=True)
     for number, look in enumerate(looks):
         rows.add(number * 0.1, [Batch(rank, rank, lines) for rank, lines in enumerate(look) if lines])
@@ -49,7 +49,7 @@ def test_every_line_of_every_rank_is_a_member_of_one_row_in_its_order(looks: lis
         ([b"none", b"none"], "none"),
     ],
 )
-def test_lines_of_one_shape_are_told_with_ranges(lines: list[bytes], text: str) -> None:
+def test_lines_of_one_shape_show_ranges(lines: list[bytes], text: str) -> None:
     assert ranged(tuple(lines)) == text
 
 
@@ -57,7 +57,7 @@ def test_steps_and_errors_keep_their_numbers() -> None:
     assert shapes_of(b"step 3 loss 1.5\nERROR 7\nepoch: 2 at 9") == b"step 3 loss #\nERROR 7\nepoch: 2 at #"
 
 
-def test_from_four_ranks_a_log_is_folded_by_shape_and_a_straggler_stands_beside(tmp_path: Path) -> None:
+def test_log_of_four_ranks_is_folded_by_shape_with_stragglers_apart(tmp_path: Path) -> None:
     logs = {rank: f"step 374/600 loss 1.{50 + rank}\n" for rank in range(15)} | {15: "step 187/600 loss 1.9\n"}
     rows = opened(tmp_path / "job", logs)
     shown = [rows.line(n) for n in range(rows.first, rows.end)]
@@ -70,7 +70,7 @@ def test_from_four_ranks_a_log_is_folded_by_shape_and_a_straggler_stands_beside(
     assert search.count == 1 and search.neighbour(rows.first - 1, 1) == number
 
 
-def test_fewer_ranks_and_a_filter_fold_only_what_is_the_same(tmp_path: Path) -> None:
+def test_fewer_ranks_and_a_filter_fold_only_equal_lines(tmp_path: Path) -> None:
     logs = {rank: f"step 1 loss 1.{rank}\n" for rank in range(4)}
     assert opened(tmp_path / "four", logs).end - opened(tmp_path / "four2", logs).first == 1
     few = opened(tmp_path / "three", {rank: logs[rank] for rank in range(3)})
@@ -78,7 +78,7 @@ def test_fewer_ranks_and_a_filter_fold_only_what_is_the_same(tmp_path: Path) -> 
     assert not Filter(least=1).folds_shapes(range(64))
 
 
-def test_the_three_states_follow_each_other() -> None:
+def test_three_states_follow_each_other() -> None:
     states, fold = [], Filter()
     for _ in range(4):
         states.append((fold.folds_shapes(range(8)), fold.dedup))

@@ -1,4 +1,4 @@
-"""The log as rows, and the search in it: what a look at every line would give, however it was cut into blocks."""
+"""The log as rows, and its search: the result is that of checking every line, however the file is split into blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINES = [f"step {number} loss {'nan' if number % 97 == 0 else 1.5}" for number i
 
 
 def settle(lines: LogRows) -> LogRows:
-    """Everything that is there, counted."""
+    """Read and count everything that exists."""
     while lines.poll() or not lines.complete:
         lines.wanted = 4
     return lines
@@ -33,7 +33,7 @@ SAID = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["step 1", "step 2"
 
 
 @given(said=SAID, opened=st.integers(0, 59), block=st.sampled_from([1, 300, 1 << 18]), dedup=st.booleans())
-def test_rows_hold_every_line_of_every_rank_once_and_in_its_order(
+def test_rows_have_every_line_of_every_rank_once_in_order(
     tmp_path_factory: pytest.TempPathFactory, said: list[tuple[int, str]], opened: int, block: int, dedup: bool
 ) -> None:
     job, lines = MadeJob(tmp_path_factory.mktemp("job"), 3), None
@@ -67,7 +67,7 @@ def test_rows_hold_every_line_of_every_rank_once_and_in_its_order(
         ("finance data loaded", False),
     ],
 )
-def test_what_speaks_of_an_error(tmp_path: Path, line: str, speaks: bool) -> None:
+def test_lines_about_errors_are_recognised(tmp_path: Path, line: str, speaks: bool) -> None:
     job = MadeJob(tmp_path, 1)
     job.say(0, "all fine")
     job.say(0, line)
@@ -77,7 +77,7 @@ def test_what_speaks_of_an_error(tmp_path: Path, line: str, speaks: bool) -> Non
     assert bool(search.found) == speaks
 
 
-def test_the_end_is_there_first_and_the_beginning_when_somebody_asks(tmp_path: Path) -> None:
+def test_end_is_read_first_and_the_beginning_on_request(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 1)
     job.say(0, *(f"line {n} {'.' * 100}" for n in range(100_000)))
     lines = LogRows(Timeline(job.folder))
@@ -91,7 +91,7 @@ def test_the_end_is_there_first_and_the_beginning_when_somebody_asks(tmp_path: P
     assert lines.end - lines.first == 100_000
 
 
-def test_where_memory_is_short_the_oldest_lines_are_left_out_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_lines_are_dropped_and_reported_if_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_rows, "MEMORY", 2000)
     job = MadeJob(tmp_path, 1)
     job.say(0, *(f"line {n} {'.' * 100}" for n in range(100_000)))
@@ -100,7 +100,7 @@ def test_where_memory_is_short_the_oldest_lines_are_left_out_and_that_is_said(tm
     assert lines.line(lines.end - 1).text.startswith("line 99999 ")
 
 
-def test_only_errors_are_shown_and_tracebacks_whole(tmp_path: Path) -> None:
+def test_only_errors_and_complete_tracebacks_are_shown(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 2)
     trace = ["Traceback (most recent call last):", '  File "train.py", line 1', "ValueError: no"]
     job.say(0, "step 1", "[WARNING] careful", *trace, "step 2")
@@ -121,7 +121,7 @@ def test_only_errors_are_shown_and_tracebacks_whole(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("dedup", [True, False])
-def test_a_search_finds_what_a_look_at_every_row_would_find(tmp_path: Path, text: str, regex: bool, dedup: bool) -> None:
+def test_search_equals_checking_every_row(tmp_path: Path, text: str, regex: bool, dedup: bool) -> None:
     job = MadeJob(tmp_path, 2)
     job.say(0, *LINES)
     job.say(1, *LINES[:12_000])
@@ -136,7 +136,7 @@ def test_a_search_finds_what_a_look_at_every_row_would_find(tmp_path: Path, text
         assert search.place(expected[0]) == 1
 
 
-def test_a_search_finds_what_comes_later(tmp_path: Path) -> None:
+def test_search_finds_later_lines(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 1)
     job.say(0, "step 1")
     lines = LogRows(Timeline(job.folder))
@@ -150,7 +150,7 @@ def test_a_search_finds_what_comes_later(tmp_path: Path) -> None:
     assert [lines.line(n).text for n in search.found] == ["Step 2"]
 
 
-def test_a_capital_letter_makes_a_search_mind_case(tmp_path: Path) -> None:
+def test_capital_letter_makes_a_search_case_sensitive(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 1)
     job.say(0, "Error here", "error there")
     for pattern, count in (("error", 2), ("Error", 1)):
@@ -159,7 +159,7 @@ def test_a_capital_letter_makes_a_search_mind_case(tmp_path: Path) -> None:
         assert len(search.found) == count
 
 
-def test_a_text_is_found_whose_colour_changes_within_it(tmp_path: Path) -> None:
+def test_text_with_a_colour_change_inside_is_found(tmp_path: Path) -> None:
     job = MadeJob(tmp_path / "job", 1)
     job.say(0, "step 7 l\x1b[1moss \x1b[0m1.5", "step 8 loss 1.5")
     job.update(1)

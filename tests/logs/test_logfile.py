@@ -1,4 +1,4 @@
-"""Logs by ranges of bytes: wherever a file is cut, each of its lines is found once, as a plain split has it."""
+"""Reading logs by byte ranges: wherever a file is split, each line is read once, as a plain split gives it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lines_of(raw: bytes) -> list[bytes]:
     raw=st.lists(st.binary(max_size=90) | st.sampled_from([b"\n", b"\n\n", b"x" * 5000, b"a\rb\n"]), max_size=40).map(b"".join),
     cuts=st.lists(st.integers(0, 9000), max_size=12),
 )
-def test_wherever_a_file_is_cut_each_line_is_in_one_piece(tmp_path_factory: pytest.TempPathFactory, raw: bytes, cuts: list[int]) -> None:
+def test_each_line_is_in_one_piece_wherever_a_file_is_split(tmp_path_factory: pytest.TempPathFactory, raw: bytes, cuts: list[int]) -> None:
     path = tmp_path_factory.mktemp("log") / "log"
     path.write_bytes(raw)
     log = LogFile(path)
@@ -37,7 +37,7 @@ def test_wherever_a_file_is_cut_each_line_is_in_one_piece(tmp_path_factory: pyte
 
 
 @given(pieces=st.lists(st.binary(max_size=20) | st.sampled_from([b"\n", b"x\n"]), max_size=30))
-def test_what_a_growing_file_has_ended_is_told_once(tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]) -> None:
+def test_finished_lines_of_a_growing_file_are_read_once(tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]) -> None:
     path = tmp_path_factory.mktemp("log") / "log"
     log, told, taken = LogFile(path), list[bytes](), 0
     for piece in pieces:
@@ -51,13 +51,13 @@ def test_what_a_growing_file_has_ended_is_told_once(tmp_path_factory: pytest.Tem
     log.close()
 
 
-def test_the_last_lines_of_a_large_log_are_read_alone(tmp_path: Path) -> None:
+def test_last_lines_of_a_large_log_are_read_alone(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"".join(b"line %d\n" % number for number in range(1_000_000)))
     assert LogFile(path).tail(3) == ["line 999997", "line 999998", "line 999999"]
 
 
-def test_an_unfinished_line_is_no_line_yet_but_can_be_seen(tmp_path: Path) -> None:
+def test_unfinished_line_is_no_line_but_visible(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"one\n 10%\r 20%")
     log = LogFile(path)
@@ -66,7 +66,7 @@ def test_an_unfinished_line_is_no_line_yet_but_can_be_seen(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("how", ["truncate", "replace"])
-def test_a_log_that_is_truncated_or_replaced_under_us_is_another_file(tmp_path: Path, how: str) -> None:
+def test_truncated_or_replaced_log_is_another_file(tmp_path: Path, how: str) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"old\n" * 1000)
     log = LogFile(path)
@@ -79,7 +79,7 @@ def test_a_log_that_is_truncated_or_replaced_under_us_is_another_file(tmp_path: 
     assert not log.poll()
 
 
-def test_a_log_may_come_later_and_go_away(tmp_path: Path) -> None:
+def test_log_may_appear_later_and_disappear(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = LogFile(path)
     assert log.poll()
@@ -91,10 +91,10 @@ def test_a_log_may_come_later_and_go_away(tmp_path: Path) -> None:
     assert log.read(0, log.ended) == [b"here"]
 
 
-def test_more_logs_than_a_process_may_have_files_are_all_read(tmp_path: Path) -> None:
+def test_more_logs_than_file_descriptors_are_read(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     logs = []
-    others = len(list(Path("/proc/self/fd").iterdir()))  # what other tests of this process hold open
+    others = len(list(Path("/proc/self/fd").iterdir()))  # open files of other tests of this process
     resource.setrlimit(resource.RLIMIT_NOFILE, (256 + others, hard))
     try:
         for number in range(400 + others):
@@ -108,7 +108,7 @@ def test_more_logs_than_a_process_may_have_files_are_all_read(tmp_path: Path) ->
             log.close()
 
 
-def test_what_is_no_file_is_never_waited_for(tmp_path: Path) -> None:
+def test_special_file_is_never_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):

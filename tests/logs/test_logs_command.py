@@ -1,4 +1,4 @@
-"""`dstui logs`: the lines of all ranks and attempts as they came, or those that were asked for."""
+"""`dstui logs`: lines of all ranks and attempts in order of arrival, or a selection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRACE = ["Traceback (most recent call last):", '  File "train.py", line 7', "Val
 
 @pytest.fixture
 def job(tmp_path: Path) -> MadeJob:
-    """Two ranks on two hosts, two attempts; what the first rank says last came last."""
+    """Return a job of two ranks on two hosts with two attempts; the last line of the first rank arrived last."""
     made = MadeJob(tmp_path / "job", 2, hosts=2, state="failed")
     made.say(1, "step 1", "\x1b[33mWARNING\x1b[0m careful", *TRACE)
     made.update(1)
@@ -36,7 +36,7 @@ def lines(job: MadeJob, *options: object) -> list[str]:
     return out.splitlines()
 
 
-def test_lines_of_every_attempt_are_told_in_the_order_in_which_they_came(job: MadeJob) -> None:
+def test_lines_of_every_attempt_are_printed_in_order_of_arrival(job: MadeJob) -> None:
     assert lines(job) == [f"[1] {line}" for line in ("step 1", "WARNING careful", *TRACE)] + [
         "[0] step 1 red",
         "[0] again",
@@ -59,11 +59,11 @@ def test_lines_of_every_attempt_are_told_in_the_order_in_which_they_came(job: Ma
         (("--since", "10m", "--rank", 0, "--attempt", 1), ["step 1 red"]),
     ],
 )
-def test_only_what_was_asked_for_is_told(job: MadeJob, options: tuple[object, ...], expected: list[str]) -> None:
+def test_only_selected_lines_are_printed(job: MadeJob, options: tuple[object, ...], expected: list[str]) -> None:
     assert lines(job, *options) == expected
 
 
-def test_times_are_local_and_left_out_where_they_are_not_known(job: MadeJob) -> None:
+def test_times_are_local_and_omitted_if_unknown(job: MadeJob) -> None:
     seen = time.strftime("%H:%M:%S", time.localtime(BEGAN + 50))
     assert lines(job, "--attempt", 2, "--time")[0] == f"{seen} [0] again"
     job.folder.arrivals_file.unlink()
@@ -80,7 +80,7 @@ def test_times_are_local_and_left_out_where_they_are_not_known(job: MadeJob) -> 
         (("--metrics", "csv", "--time"), "combined with --rank"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(job: MadeJob, options: tuple[object, ...], said: str) -> None:
+def test_invalid_options_give_messages(job: MadeJob, options: tuple[object, ...], said: str) -> None:
     code, out, err = dstui("logs", "job", *options, cwd=job.folder.path.parent)
     assert (code, out) == (2, "")
     assert said in err

@@ -15,18 +15,18 @@ NOON = time.mktime((2026, 3, 10, 12, 0, 0, 0, 0, -1))
     ("text", "before"),
     [("10m", 600), ("-10m", 600), ("90s", 90), ("1.5h", 5400), ("1d", 86400), ("11:59", 60), ("11:59:30", 30), ("12:00", 0)],
 )
-def test_a_time_of_day_or_how_long_before_the_end(text: str, before: float) -> None:
+def test_time_of_day_or_age_before_the_end_is_accepted(text: str, before: float) -> None:
     assert parse_moment(text, NOON) == NOON - before
 
 
-def test_a_time_that_has_not_come_is_that_of_the_day_before() -> None:
+def test_future_time_is_that_of_the_day_before() -> None:
     assert parse_moment("12:01", NOON) == NOON + 60 - 86400
 
 
 @pytest.mark.parametrize("text", ["", "noon", "25:00", "12:60", "12", "5 minutes"])
-def test_what_is_no_time_is_none(text: str) -> None:
+def test_invalid_time_is_none(text: str) -> None:
     assert parse_moment(text, NOON) is None
 
 
-def test_a_time_that_is_not_known_or_makes_no_sense_is_blank() -> None:
+def test_unknown_or_invalid_time_is_blank() -> None:
     assert [format_clock(seen) for seen in (float("nan"), float("inf"), 1e300, NOON)] == ["", "", "", "12:00:00"]

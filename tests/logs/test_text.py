@@ -1,4 +1,4 @@
-"""Whatever is in a log, what is shown of it is one harmless line."""
+"""Any log content is shown as harmless lines."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from dstui.logs.decode import LINE_CAP, decode, decode_lines, has_long_line, san
         ("", ""),
     ],
 )
-def test_escapes_controls_and_progress_bars_are_folded_away(raw: str, shown: str) -> None:
+def test_escapes_controls_and_progress_bars_are_removed(raw: str, shown: str) -> None:
     assert sanitise(raw) == shown
 
 
 @given(st.text(st.characters() | st.sampled_from("\x1b[]0;m\x07\r\t\x9b\\P_"), max_size=200))
-def test_no_control_character_ever_comes_through(raw: str) -> None:
+def test_no_control_character_passes(raw: str) -> None:
     shown = sanitise(raw)
     assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]
     assert sanitise(shown) == shown
@@ -49,26 +49,26 @@ def test_any_bytes_become_a_line(raw: bytes) -> None:
     decode(raw).encode()
 
 
-def test_a_line_of_a_megabyte_is_cut_and_its_length_told() -> None:
+def test_line_of_a_megabyte_is_cut_with_its_length() -> None:
     shown = decode(b"y" * 1_000_000)
     assert shown.startswith("y" * LINE_CAP + " …") and shown.endswith("(a line of 1,000,000 bytes)")
 
 
-def test_of_a_long_progress_bar_the_last_state_is_shown() -> None:
+def test_last_state_of_a_long_progress_bar_is_shown() -> None:
     assert decode(b"".join(b"\r%7d/100000 done" % n for n in range(10_000))).strip() == "9999/100000 done … (a line of 200,000 bytes)"
 
 
 @given(st.binary(max_size=100) | st.text("ab \t\n\r\x1bé", max_size=50).map(str.encode))
-def test_lines_are_the_same_together_as_one_by_one(raw: bytes) -> None:
+def test_lines_are_equal_together_and_one_by_one(raw: bytes) -> None:
     assert decode_lines(raw) == [decode(line) for line in raw.split(b"\n")]
 
 
-def test_a_long_line_among_plain_ones_is_cut_too() -> None:
+def test_long_line_among_plain_ones_is_cut() -> None:
     assert [len(line) < 2 * LINE_CAP for line in decode_lines(b"short\n" + b"y" * 100_000 + b"\nshort")] == [True] * 3
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=12))
-def test_a_line_that_is_cut_is_seen_among_others(lengths: list[int]) -> None:
+def test_cut_line_is_marked_among_others(lengths: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decode_module, "LINE_CAP", 9)
         assert has_long_line(b"\n".join(b"x" * length for length in lengths)) == (max(lengths) > 9)

@@ -1,4 +1,4 @@
-"""The arrivals index: every byte of every log noted once, whatever becomes of the supervisor, the disk or the index."""
+"""The arrivals index records every byte of every log once, despite killed supervisors, full disks and damaged indexes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def records(folder: JobFolder) -> list[tuple[float, int, int, int]]:
     return [tuple(record) for record in Arrivals(folder.arrivals_file).forth()]  # type: ignore[misc]
 
 
-def test_a_look_notes_what_has_grown_and_nothing_else(folder: JobFolder) -> None:
+def test_only_growth_is_recorded(folder: JobFolder) -> None:
     notes = ArrivalWriter(folder)
     grow(folder.log(0), 10)
     grow(folder.log(11), 7)
@@ -46,7 +46,7 @@ def test_a_look_notes_what_has_grown_and_nothing_else(folder: JobFolder) -> None
 @given(
     looks=st.lists(st.tuples(st.dictionaries(st.integers(0, 3), st.integers(1, 50), max_size=3), st.booleans(), st.binary(max_size=23))),
 )
-def test_a_new_supervisor_goes_on_where_the_last_was_killed(
+def test_new_supervisor_continues_after_a_killed_one(
     tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[dict[int, int], bool, bytes]]
 ) -> None:
     folder = JobFolder(tmp_path_factory.mktemp("job"))
@@ -59,7 +59,7 @@ def test_a_new_supervisor_goes_on_where_the_last_was_killed(
         notes.update(float(time), 1)
         if killed:
             with folder.arrivals_file.open("ab") as file:
-                file.write(torn)  # a record of which only a part was written
+                file.write(torn)  # a partially written record
             notes = ArrivalWriter(folder)
     notes.update(1e9, 1)
     covered = dict.fromkeys(sizes, 0)
@@ -70,7 +70,7 @@ def test_a_new_supervisor_goes_on_where_the_last_was_killed(
     assert list(Arrivals(folder.arrivals_file).back()) == list(Arrivals(folder.arrivals_file).forth())[::-1]
 
 
-def test_an_attempt_has_logs_of_its_own(folder: JobFolder) -> None:
+def test_attempt_has_its_own_logs(folder: JobFolder) -> None:
     notes = ArrivalWriter(folder)
     grow(folder.log(0), 10)
     notes.update(1.0, 1)
@@ -80,7 +80,7 @@ def test_an_attempt_has_logs_of_its_own(folder: JobFolder) -> None:
     assert records(folder) == [(1.0, ATTEMPT, 10, 10), (2.0, 2 * ATTEMPT, 4, 4)]
 
 
-def test_an_index_of_another_version_is_neither_read_nor_written(folder: JobFolder) -> None:
+def test_index_of_another_version_is_neither_read_nor_written(folder: JobFolder) -> None:
     foreign = b"dstui arrivals 9\n".ljust(len(HEADER)) + RECORD.pack(1.0, ATTEMPT, 5, 5)
     folder.arrivals_file.write_bytes(foreign)
     grow(folder.log(0), 10)
@@ -89,7 +89,7 @@ def test_an_index_of_another_version_is_neither_read_nor_written(folder: JobFold
     assert records(folder) == []
 
 
-def test_a_disk_that_is_full_costs_no_note_only_its_time(folder: JobFolder) -> None:
+def test_full_disk_loses_only_the_time_of_a_record(folder: JobFolder) -> None:
     grow(folder.log(0), 10)
     folder.arrivals_file.symlink_to("/dev/full")
     notes = ArrivalWriter(folder)

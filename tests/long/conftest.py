@@ -1,4 +1,4 @@
-"""What takes minutes has the launcher as users have it, and hosts of its own."""
+"""Long tests use the launcher as users have it, and their own test hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.launcher_path import without_bare_launcher
 
 
 @pytest.fixture(autouse=True, scope="package")
-def _whole_deepspeed_for_all() -> Iterator[None]:
+def _full_deepspeed_for_all() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         without_bare_launcher(monkeypatch)
         yield
@@ -23,7 +23,7 @@ def _whole_deepspeed_for_all() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def farm() -> Iterator[farming.Farm]:
-    """Hosts h1, h2 and login."""
+    """Start hosts h1, h2 and login."""
     if reason := farming.missing():
         pytest.skip(reason)
     with farming.Farm(2) as hosts:

@@ -1,4 +1,4 @@
-"""Scoring a diagnosis against the labelled corpus of other people's logs (tests/long/corpus)."""
+"""Score the diagnosis on the labelled corpus of published logs (tests/long/corpus)."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from dstui.diagnosis.signatures import BY_ID
 INDEX = Path(__file__).parent / "corpus" / "index.csv"
 MADE = Path(__file__).parent / "corpus" / "made.csv"
 SILENT = frozenset({"CUT", "UNKNOWN", "GOOD"})
-"""Labels of texts that do not tell a cause."""
+"""Labels of texts that show no cause."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One text, and what is true of it."""
+    """A text and its labels."""
 
     address: str
     label: str
     also: tuple[str, ...]
-    """Labels that are as right."""
+    """Labels that are equally right."""
     rank: str
-    """The rank that failed first: a number, `all`, `null` where none did; empty where the text leaves it open."""
+    """The rank that failed first: a number, `all`, `null` for none; empty if the text does not show it."""
     kind: str
-    """failure, stop, cut (the text breaks off) or good."""
+    """failure, stop, cut (truncated text) or good."""
     sha256: str
     round: int
-    """The newest is only scored; each older one has been scored, and signatures may be learnt from it."""
+    """The newest round is only scored; older ones have been scored, and signatures may be derived from them."""
 
     @property
     def repository(self) -> str:
-        """OWNER/NAME of where it was published."""
+        """The OWNER/NAME where it was published."""
         return "/".join(self.address.lower().split("/")[3:5])
 
     @cached_property
     def right(self) -> frozenset[str | None]:
-        """The causes that are right; None: nothing says it."""
+        """The correct causes; None: the text shows none."""
         labels = (self.label, *self.also)
         return frozenset(None if label in SILENT else (BY_ID[label].answer or label) if label in BY_ID else label for label in labels)
 
@@ -56,7 +56,7 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Whether the first answer is right; of a good run: that no failure is told of it."""
+        """Return whether the first answer is right; for a good run, whether no failure is reported."""
         if self.case.kind == "good":
             return self.found.kind not in ("failure", "stop")
         if self.case.kind == "cut":
@@ -65,12 +65,12 @@ class Result:
 
     @property
     def among_three(self) -> bool:
-        """Whether one of the first three causes that are told is right: the cause, others beside it, what it could also be."""
+        """Return whether one of the first three causes is right: the cause, further causes, alternatives."""
         return self.right or not self.case.right.isdisjoint((*self.found.others, *self.found.could_be)[:2])
 
     @property
     def rank_right(self) -> bool | None:
-        """Whether the rank is right; None where the text tells none."""
+        """Return whether the rank is right; None if the text shows none."""
         if self.case.kind != "failure" or not self.case.rank:
             return None
         if self.case.rank == "all":
@@ -79,7 +79,7 @@ class Result:
 
 
 def cases() -> list[Case]:
-    """The corpus."""
+    """Return the corpus."""
     with INDEX.open(newline="") as file:
         return [
             Case(
@@ -95,8 +95,8 @@ def cases() -> list[Case]:
         ]
 
 
-def made() -> Iterator[Result]:
-    """The diagnosis of each text that was made: failures on this project's own scripts, dressed as people paste them."""
+def diagnose_made_texts() -> Iterator[Result]:
+    """Yield the diagnosis of each made text: failures of this project's scripts, formatted as people paste them."""
     with MADE.open(newline="") as file:
         for row in csv.DictReader(file):
             case = Case(row["name"], row["label"], tuple(row["also"].split()), row["first_failing_rank"], row["kind"], row["name"], 0)
@@ -104,7 +104,7 @@ def made() -> Iterator[Result]:
 
 
 def diagnosed(texts: Path, wanted: Iterable[Case]) -> Iterator[Result]:
-    """The diagnosis of each case whose text lies in the folder, unchanged since it was labelled."""
+    """Yield the diagnosis of each case whose text is in the folder, unchanged since it was labelled."""
     for case in wanted:
         path = texts / f"{case.sha256[:16]}.txt"
         if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == case.sha256:
@@ -113,33 +113,33 @@ def diagnosed(texts: Path, wanted: Iterable[Case]) -> Iterator[Result]:
 
 @dataclass
 class Score:
-    """Counts over results."""
+    """Counts of results."""
 
     results: list[Result] = field(default_factory=list)
 
     def share(self, kind: str, of: str) -> tuple[int, int]:
-        """How many of a kind are right in one respect, of how many that can be."""
+        """Return how many of a kind are right in one respect, and how many there are."""
         found = [getattr(result, of) for result in self.results if result.case.kind == kind]
         known = [one for one in found if one is not None]
         return sum(known), len(known)
 
     def confidence(self) -> dict[str, tuple[int, int]]:
-        """Of the causes told with each confidence: how many are right, of how many."""
+        """Return confidence -> number of right causes, number of causes."""
         told = [result for result in self.results if result.found.cause is not None]
         levels = Counter(result.found.confidence for result in told)
         right = Counter(result.found.confidence for result in told if result.right)
         return {level: (right[level], levels[level]) for level in ("high", "medium", "low") if levels[level]}
 
     def false_successes(self) -> list[Result]:
-        """Successes told of failures, stops and texts that break off."""
+        """Return failures, stops and truncated texts that were reported as successes."""
         return [r for r in self.results if r.found.kind == "success" and r.case.kind != "good"]
 
     def false_failures(self) -> list[Result]:
-        """Failures and stops told of good runs."""
+        """Return good runs that were reported as failures or stops."""
         return [r for r in self.results if r.case.kind == "good" and not r.right]
 
     def table(self) -> str:
-        """Everything, as lines."""
+        """Return all counts as lines."""
         rows = [("first answer right", "right"), ("right among three", "among_three"), ("first failing rank", "rank_right")]
         kinds = [(kind, *row, *self.share(kind, row[1])) for kind in ("failure", "stop", "cut", "good") for row in rows]
         lines = [f"{kind:8} {words:22} {right} of {known}" for kind, words, _, right, known in kinds if known]
@@ -151,7 +151,7 @@ class Score:
         return "\n".join(lines)
 
     def misses(self) -> str:
-        """One line for each wrong answer."""
+        """Return one line for each wrong answer."""
         wrong = [r for r in self.results if not r.right or r.rank_right is False]
         return "\n".join(
             f"{r.case.sha256[:8]} {r.case.kind:7} {r.case.label:16} rank {r.case.rank or '-':4} told {r.found.cause} "

@@ -1,4 +1,4 @@
-"""A tiny training that fails as it is told to: `--fault NAME`, on rank 1 at its fourth step where the fault is one rank's."""
+"""A tiny training that fails on request: `--fault NAME`, at the fourth step of rank 1 if the fault is one rank's."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from datetime import timedelta
 
 
 def leave(words: str) -> None:
-    """End with a sentence, status 1."""
+    """Exit with a message and status 1."""
     sys.exit(words)
 
 
 def bad_sample() -> None:
-    """An error of the script's own."""
+    """Raise an error of the script."""
     raise ValueError("sample 3 of shard 1 has no answer")
 
 
 def out_of_gpu() -> None:
-    """What PyTorch raises where a GPU is full."""
+    """Raise PyTorch's exception for a full GPU."""
     import torch
 
     text = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.15 GiB of which 1.19 GiB is free."
@@ -36,7 +36,7 @@ def out_of_gpu() -> None:
 
 
 def limited_memory() -> None:
-    """A tensor beyond the limit on the process's memory (ulimit -v)."""
+    """Allocate a tensor beyond the limit on the process's memory (ulimit -v)."""
     import torch
 
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
@@ -44,20 +44,20 @@ def limited_memory() -> None:
 
 
 def small_cgroup() -> None:
-    """More memory than the cgroup allows: the kernel kills the process."""
+    """Allocate more memory than the cgroup allows, so that the kernel kills the process."""
     while True:
         EATEN.append(bytearray(os.urandom(1 << 20)))
 
 
 def full_disk() -> None:
-    """A checkpoint that does not fit."""
+    """Save a checkpoint that does not fit."""
     import torch
 
     torch.save(torch.zeros(1 << 23), f"{os.environ['CRASH_DISK']}/checkpoint.pt")
 
 
 def full_mapping() -> None:
-    """A mapped file on a full disk, as shared memory is one: SIGBUS."""
+    """Write to a mapped file on a full disk, such as shared memory: SIGBUS."""
     with open(f"{os.environ['CRASH_DISK']}/mapped", "w+b") as file:  # noqa: PTH123
         file.truncate(1 << 26)
         memory = mmap.mmap(file.fileno(), 1 << 26)
@@ -66,13 +66,13 @@ def full_mapping() -> None:
 
 
 def endless_loop() -> None:
-    """A loop without an end."""
+    """Loop for ever."""
     while True:
         pass
 
 
 class Blocks:
-    """A data set that never gives its first sample."""
+    """A data set that never returns a sample."""
 
     def __len__(self) -> int:
         return 4
@@ -97,7 +97,7 @@ def reduce_too_much() -> None:
 
 
 def other_order() -> None:
-    """Broadcast where the other ranks reduce."""
+    """Broadcast while the other ranks reduce."""
     import torch
 
     torch.distributed.broadcast(torch.zeros(272), 1)
@@ -155,7 +155,7 @@ def main() -> None:
     import deepspeed
     import torch
 
-    deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # plain gloo: nothing is compiled
+    deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # plain gloo, so that nothing is compiled
     if args.fault == "segfault":
         faulthandler.enable()
     deepspeed.init_distributed(timeout=timedelta(seconds=args.timeout))
@@ -167,7 +167,7 @@ def main() -> None:
         if args.fault == "slow" and rank == 1:
             time.sleep(0.2)
         if args.fault == "missing" and step == 3 and rank == 0:
-            torch.distributed.barrier()  # rank 1 never comes
+            torch.distributed.barrier()  # rank 1 never arrives
         if step == 3 and rank == 1:
             ON_ONE_RANK.get(args.fault, lambda: None)()
             if args.fault == "skip":

@@ -1,7 +1,7 @@
-"""One interpreter that has torch, DeepSpeed, accelerate and transformers imported, and from which ranks of the long tests are forked.
+"""An interpreter that has imported torch, DeepSpeed, accelerate and transformers, and forks ranks of the long tests.
 
-Dozens of jobs would import them for most of their time. A rank is started as always, by the launcher and the shim; its script begins with
-`HAND_OVER`, by which this process runs the rest of it with the same arguments, environment, folder and streams.
+Dozens of jobs would spend most of their time on these imports. A rank is started as usual, by the launcher and the shim; its script begins
+with `HAND_OVER`, which makes this process run the rest with the same arguments, environment, folder and streams.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.warm_deepspeed import become
+from tests.warm_deepspeed import run_program
 
 READY = b"ready\n"
 HAND_OVER = """\
@@ -40,7 +40,7 @@ def imported(path: Path, beside: Sequence[str]) -> Iterator[str]:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", env=environment) as process:
         assert process.stdout is not None
         try:
-            assert any(line == READY for line in process.stdout), "it could not import them"  # DeepSpeed has lines of its own before
+            assert any(line == READY for line in process.stdout), "importing them failed"  # DeepSpeed prints lines of its own before
             yield HAND_OVER.format(path=str(path))
         finally:
             process.kill()
@@ -74,7 +74,7 @@ def run(client: socket.socket, wanted: dict[str, object], streams: list[int]) ->
     """Run a rank to its end."""
     status = 1
     try:
-        become(client, wanted, streams)
+        run_program(client, wanted, streams)
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)

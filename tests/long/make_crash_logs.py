@@ -1,6 +1,6 @@
-"""Make tests/diagnosis/crash_logs anew: real launchers, real ranks on the CPU, real failures. `python tests/long/make_crash_logs.py [NAME…]`
+"""Recreate tests/diagnosis/crash_logs with real launchers, ranks and failures: `python tests/long/make_crash_logs.py [NAME…]`.
 
-Each takes 10 to 30 s, the first run minutes more, for DeepSpeed compiles an op. Paths of this machine are replaced; nothing else is.
+Each takes 10 to 30 s, the first one minutes, since DeepSpeed compiles an op. Only paths of this machine are replaced.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STRICT = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--epoc
 
 
 def prepare(folder: Path) -> None:
-    """What the commands need, in their working folder."""
+    """Write the files that the commands need to their working folder."""
     (folder / SCRIPT).write_text((HERE / SCRIPT).read_text())
     (folder / "strict.py").write_text(STRICT)
     (folder / "one").write_text("localhost slots=2\n")
@@ -68,7 +68,7 @@ def prepare(folder: Path) -> None:
 
 
 def output_of(name: str, command: list[str], folder: Path) -> str:
-    """What one command prints, and its exit status as a shell would say it."""
+    """Return the output of a command, and its exit status as a shell reports it."""
     env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "DS_ACCELERATOR": "cpu", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
@@ -84,7 +84,7 @@ def output_of(name: str, command: list[str], folder: Path) -> str:
 
 
 def anonymous(text: str, folder: Path) -> str:
-    """The text without this machine's paths and names."""
+    """Return the text without this machine's paths and names."""
     for path, stands in ((str(folder), "/home/me/project"), (str(BIN.parent), "/opt/env"), (str(Path.home()), "/home/me")):
         text = text.replace(path, stands)
     text = text.replace(sys.base_prefix, "/usr").replace(socket.gethostname(), "node1")
@@ -92,9 +92,11 @@ def anonymous(text: str, folder: Path) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Make those that are named, or all."""
+    """Make the named logs, or all."""
     LOGS.mkdir(exist_ok=True)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell has it ignored, for our children too
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell ignores it for background processes, and our children would inherit that
     with tempfile.TemporaryDirectory() as where:
         folder = Path(where)
         prepare(folder)

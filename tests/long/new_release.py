@@ -1,12 +1,12 @@
-"""Takes in a release of DeepSpeed, and prints what changed for dstui.
+"""Add a release of DeepSpeed, and print what changed for dstui.
 
     python tests/long/new_release.py 0.20.0                    # against the newest catalogue
     python tests/long/new_release.py 0.20.0 --against 0.18.9   # against any other release
     python tests/long/new_release.py 0.20.0 --write            # write its catalogue too
 
 It installs the release beside the environment (tests/releases.py), reads its keys (dstui/reference/extract.py), compares them with those of
-the other release, and gives generated configurations to its parser and to the rules, as if its catalogue were taken in already. The
-status is 1 where the two verdicts differ: each difference is a rule to write or to mend.
+the other release, and gives generated configurations to its parser and to the rules, as if its catalogue were added already. The
+status is 1 if the two verdicts differ: each difference is a rule to write or to fix.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHOWN = 10
 
 
 def facts_text(version: str) -> str:
-    """Return what a release says its keys are, as the text of a catalogue."""
+    """Return the keys that a release declares, as the text of a catalogue."""
     file = catalogue.DATA / f"deepspeed-{version}.json"
     if version in catalogue.RELEASES:
         return file.read_text()
@@ -49,7 +49,7 @@ def facts_text(version: str) -> str:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what differs between two catalogues, a line each."""
+    """Yield the differences between two catalogues, a line each."""
     before, after = ({key["path"]: key for key in facts["keys"]} for facts in (old, new))
     for path in sorted(after.keys() - before.keys()):
         known = catalogue.release(new["version"]).key(path)
@@ -105,7 +105,7 @@ def as_taken_in(version: str, text: str, folder: Path) -> None:
 
 
 def main() -> int:
-    """Print everything; 1 where parser and rules differ."""
+    """Print everything; return 1 if parser and rules differ."""
     parser = argparse.ArgumentParser(description="Take in a release of DeepSpeed, and print what changed.")
     parser.add_argument("version")
     parser.add_argument("--against", default=catalogue.NEWEST, help="the release to compare with (default: the newest catalogue)")

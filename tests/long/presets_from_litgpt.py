@@ -1,7 +1,7 @@
 """Print models of litgpt's table as entries of dstui/forecast/data/presets.json: `python presets_from_litgpt.py FOLDER`.
 
 FOLDER holds an unpacked wheel of litgpt (`pip download --no-deps litgpt`), Apache-2.0. Its table is written from the config.json files
-of the hub; only families whose sizes it tells whole are taken.
+of the hub; only families whose sizes it gives completely are used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = {"GptNeoxMLP": "gpt_neox", "LLaMAMLP": "llama", "LLaMAMoE": "qwen3_moe"}
 
 
 def entry(row: Any, version: str) -> dict[str, Any]:
-    """A row of litgpt's table with the keys of a config.json."""
+    """Return a row of litgpt's table with the keys of a config.json."""
     name = row.hf_config["name"].lower()
     special = {"olmo-2": "olmo2", "phi-3.5": "phi3", "phi-1_5": "phi", "mistral": "mistral"}
     kind = next((kind for word, kind in special.items() if word in name), KINDS[row.mlp_class_name])

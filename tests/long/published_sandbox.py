@@ -1,6 +1,6 @@
-"""Run a published shell text without a network, in a root of its own, with stand-ins for every program that it may call.
+"""Run a published shell text in a sandbox without network, with stand-ins for every program that it may call.
 
-`recorded` gives the launches that bash itself makes of a text; `held` the Plans that `dstui run --hold` writes for the same text, in the same
+`recorded` returns the launches that bash makes of a text; `held` the Plans that `dstui run --hold` writes for the same text, in the same
 root with the same environment. Nothing of this machine can be written: /usr, the interpreter and the project are mounted read-only.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 VALUE = "2"
-"""What a variable has that only the user or the cluster can set: a number, as texts compute with some."""
+"""The value of variables that only the user or the cluster can set: a number, since some texts compute with it."""
 MOUNTS = """\
 set -e
 root=$1/root
@@ -79,7 +79,7 @@ cd() { mkdir -p -- "$1" 2>/dev/null; builtin cd "$@"; return 0; }
 mktemp() { mkdir -p made; echo made; }
 RANDOM=1
 """
-"""What a text sources and changes to is not in the sandbox: files are passed over, folders made. Nothing is made anew at each run."""
+"""Files that a text sources are missing in the sandbox and skipped, folders that it changes to are created. Shared by all runs."""
 PROGRAMS = (
     "deepspeed torchrun accelerate python python3 srun mpirun mpiexec nsys ncu numactl taskset uv conda poetry nvidia-smi scontrol hostname date"
     " pip pip3 git wget curl apt apt-get module ml sleep ssh scp docker sudo ray huggingface-cli wandb mamba pkill killall rsync unzip tar ps"
@@ -108,26 +108,26 @@ PLACEHOLDER = re.compile(r"""(?<![<\w&'"])<([A-Za-z][\w .:/|,-]{0,60}?)>""")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A published text, and where it is run."""
+    """A published text and its working folder."""
 
     id: str
     repo: str
     path: str
     kind: str
-    """script or block"""
+    """script or block."""
     folder: str
     text: str
     files: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def runnable(self) -> str:
-        """The text with prompts taken off and `<placeholders>` as words, as who runs it would do first."""
+        """Return the text without prompts and with `<placeholders>` as words, as a user would edit it first."""
         text = PLACEHOLDER.sub(lambda found: f"'<{found[1]}>'", self.text)
         return text if self.kind == "script" else re.sub(r"\\\s*\Z", "", re.sub(r"(?m)^\s*\$\s+(?=\S)", "", text)) + "\n"
 
     @property
     def unset(self) -> dict[str, str]:
-        """The variables that the text uses and does not set, each with a value."""
+        """Return a value for each variable that the text uses without setting it."""
         code = re.sub(r"(?m)(?:^|\s)#.*$", "", self.text)
         used = set(re.findall(r"(?<!\\)\$\{?#?!?([A-Za-z_]\w*)", code))
         assigned = set(re.findall(r"(?:^|[\s;(&|{])([A-Za-z_]\w*)(?:\[\w*\])?\+?=", code)) | set(re.findall(r"\bfor\s+\(*\s*(\w+)", code))
@@ -137,7 +137,7 @@ class Text:
 
 
 def missing() -> str:
-    """Why there can be no sandbox here; empty where there can."""
+    """Return why no sandbox can be created here; empty if it can."""
     if not (shutil.which("unshare") and shutil.which("bash")):
         return "the sandbox needs unshare (util-linux) and bash"
     probe = subprocess.run(["unshare", "-rnmpf", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False)
@@ -145,7 +145,7 @@ def missing() -> str:
 
 
 class Sandbox:
-    """A folder in which one text is run, once by bash alone and once by dstui."""
+    """A folder in which a text runs twice: with bash alone and with dstui."""
 
     def __init__(self, text: Text, work: Path) -> None:
         self.text, self.work, self.sandbox = text, work, work / "sandbox"
@@ -153,7 +153,7 @@ class Sandbox:
         self.filled = True
 
     def lay_out(self) -> None:
-        """Write the files afresh, so that no run sees what the one before it left."""
+        """Write the files anew, so that no run sees the results of an earlier one."""
         shutil.rmtree(self.sandbox, ignore_errors=True)
         root = self.sandbox / self.name
         for name, content in {**self.text.files, f"{self.text.folder}/.keep": ""}.items():
@@ -173,13 +173,13 @@ class Sandbox:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of both runs."""
+        """Return the environment of both runs."""
         own = {"HOME": "/sandbox/home", "PATH": "/sandbox/programs:/usr/bin:/bin", "BASH_ENV": "/sandbox/forgiving.sh", "USER": "someone"}
         return {**own, "LANG": "C.UTF-8", **(self.text.unset if self.filled else {})}
 
     @property
     def arguments(self) -> list[str]:
-        """The words after the script: a value for each of $1 to $9 that it uses, none for a text that parses options."""
+        """Return the script's arguments: a value for each of $1 to $9 that it uses, none for a text that parses options."""
         if not self.filled or re.search(r"\$[#@*]|\$\{@|\bshift\b|\bgetopts\b", self.text.text):
             return []
         return [VALUE] * max([int(number) for number in re.findall(r"\$\{?([1-9])\b", self.text.text)], default=0)
@@ -200,9 +200,9 @@ class Sandbox:
         return done.stderr
 
     def recorded(self) -> list[dict[str, Any]]:
-        """Return the launches that bash makes of the text, each different one once."""
+        """Return the different launches that bash makes of the text."""
         found: list[dict[str, Any]] = []
-        for self.filled in (True, False):  # with values for what the text does not set; a text may also take them for commands
+        for self.filled in (True, False):  # with values for unset variables, which a text may also run as commands
             self.run()
             log = self.sandbox / "launches"
             found = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
@@ -215,7 +215,7 @@ class Sandbox:
         return [launch for number, launch in enumerate(found) if launch not in found[:number]]
 
     def held(self) -> tuple[list[str], str]:
-        """Return the Plans that `dstui run --hold` writes, in their order, and what it says."""
+        """Return the Plans that `dstui run --hold` writes, in order, and its output."""
         said = self.run(sys.executable, "-m", "dstui", "run", "--hold", "-o", "/sandbox/held.yaml", "--")
         plans = sorted(self.sandbox.glob("held*.yaml"), key=lambda path: int(path.stem.partition("-")[2] or 1))
         return [path.read_text() for path in plans], said

@@ -1,4 +1,4 @@
-"""What is said of an accelerate YAML is what accelerate does: the real one, installed beside the older releases (see test_differential)."""
+"""Findings on accelerate YAML match the behaviour of the real accelerate, installed beside the older releases (see test_differential)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TWO = {"num_machines": 2, "main_process_ip": "127.0.0.1", "main_process_port": 2
 
 @pytest.fixture(scope="module", autouse=True)
 def accelerate() -> Path:
-    """Its folder. Skips where it cannot be had."""
+    """Return its folder, or skip if it is not available."""
     return releases.accelerate()
 
 
 def launched(config: dict[str, object], folder: Path, seconds: float = 90) -> str:
-    """What `accelerate launch` prints with this configuration; what it had printed when the time was over."""
+    """Return what `accelerate launch` prints with this configuration, up to a time limit."""
     (folder / "c.yaml").write_text(yaml.safe_dump(config))
     (folder / "s.py").write_text(SCRIPT)
     (folder / "deepspeed").write_text(STUB)
@@ -44,20 +44,20 @@ def severities(config: dict[str, object]) -> list[str]:
     return [f.severity for f in check_accelerate(config) if f.code == "AC059"]
 
 
-def test_a_rank_of_one_machine_is_not_read(tmp_path: Path) -> None:
+def test_machine_rank_of_a_single_machine_is_not_read(tmp_path: Path) -> None:
     config = {**BASE, "machine_rank": 1, "deepspeed_config": {"zero_stage": 2}}
     assert severities(config) == ["info"]
     assert "rank 1 of 2" in launched(config, tmp_path)
 
 
-def test_a_rank_of_the_machine_is_not_read_with_pdsh(tmp_path: Path) -> None:
+def test_machine_rank_is_not_read_with_pdsh(tmp_path: Path) -> None:
     config = {**BASE, **TWO, "deepspeed_config": {"zero_stage": 2, "deepspeed_multinode_launcher": "pdsh", "deepspeed_hostfile": "hosts"}}
     assert severities(config) == ["info"]
     said = launched(config, tmp_path)
     assert said.startswith("deepspeed --hostfile hosts") and "node_rank" not in said
 
 
-def test_ranks_wait_for_ever_for_a_machine_that_is_not_there(tmp_path: Path) -> None:
+def test_ranks_wait_for_ever_for_a_missing_machine(tmp_path: Path) -> None:
     config = {**BASE, **TWO, "deepspeed_config": {"zero_stage": 2, "deepspeed_multinode_launcher": "standard"}}
     assert severities(config) == ["error"]
     assert launched(config, tmp_path, 25) == "TIME OVER"

@@ -1,4 +1,4 @@
-"""An accelerate YAML trains from dstui as it does under `accelerate launch`: the same configuration reaches DeepSpeed, and the same losses come out."""
+"""An accelerate YAML trains from dstui as under `accelerate launch`: same configuration in DeepSpeed, same losses."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[str, dict[str, Any] | None, str]] = {
 
 
 def ran(words: list[str], folder: Path) -> dict[str, Any]:
-    """What the training script of a launch has told."""
+    """Return what the training script of a launch has reported."""
     path = f"{releases.accelerate()}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     env = {**os.environ, "PYTHONPATH": path, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(folder / "state")}
     done = subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
@@ -101,7 +101,7 @@ def ran(words: list[str], folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_yaml_trains_as_under_accelerate_launch(case: str, tmp_path: Path) -> None:
+def test_yaml_trains_as_under_accelerate_launch(case: str, tmp_path: Path) -> None:
     text, config, flags = CASES[case]
     (tmp_path / "acc.yaml").write_text(text)
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -117,7 +117,7 @@ def test_a_yaml_trains_as_under_accelerate_launch(case: str, tmp_path: Path) -> 
     else:
         ours = ran(["-m", "dstui", "--headless", "acc.yaml", "--", *args], tmp_path)
     assert ours["ranks"] == 2 and ours["name"] == "a b"
-    for one in (real, ours):  # what the plugin writes out and DeepSpeed takes anyway
+    for one in (real, ours):  # the plugin writes these out, and DeepSpeed has them as defaults
         one["config"]["zero_optimization"].setdefault("stage3_gather_16bit_weights_on_model_save", False)
         for device in ("offload_optimizer", "offload_param"):
             if (one["config"]["zero_optimization"].get(device) or {}).get("device") in (None, "none"):

@@ -1,4 +1,4 @@
-"""Plain loops with the lines that dstui puts into them, trained on two CPU ranks: their losses are those of DeepSpeed by hand."""
+"""Plain loops converted by dstui, trained on two CPU ranks: their losses equal those of a conversion by hand."""
 
 from __future__ import annotations
 
@@ -58,22 +58,25 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "by hand": ({"same": 8}, {}),
     "inline": ({"batch": 2}, {}),
     "choice": ({"epochs": 2}, {}),
+    "given to a class": ({}, {}),
+    "wrapped apart": ({}, {}),
+    "named part": ({}, {}),
     "micro-batches": ({}, {"gradient_accumulation_steps": 2}),
 }
-"""Loop -> what the same training by hand has, and what its configuration has beside the micro-batch."""
+"""Loop -> the training code by hand, and further keys of its configuration."""
 
 
 ABORTED = "terminate called without an active exception"
-"""What torch says where a thread of gloo's outlives the interpreter: at the end of any script on CPU ranks, now and then."""
+"""What torch prints if a thread of gloo outlives the interpreter, sometimes at the end of any script on CPU ranks."""
 
 
 def losses(folder: Path, script: str, more: dict[str, Any], *args: str) -> list[float]:
-    """What both ranks print, in order of size."""
+    """Return what both ranks print, sorted."""
     (folder / "train.py").write_text(script)
     config = {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}, **more}
     (folder / "ds.json").write_text(json.dumps(config))
     env = {**os.environ, "DS_ACCELERATOR": "cpu", "DSTUI_DS_CONFIG": str(folder / "ds.json"), "OMP_NUM_THREADS": "1"}
-    ranks = ["--standalone", "--nproc_per_node=2", "--redirects=1", "--log-dir"]  # a log for each: they would write into each other's lines
+    ranks = ["--standalone", "--nproc_per_node=2", "--redirects=1", "--log-dir"]  # a log for each rank: their lines would mix
     for attempt in map(str, range(3)):
         command = [sys.executable, "-m", "torch.distributed.run", *ranks, attempt, "train.py", *args]
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
@@ -86,13 +89,13 @@ def losses(folder: Path, script: str, more: dict[str, Any], *args: str) -> list[
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_losses_are_those_of_deepspeed_by_hand(tmp_path: Path, name: str) -> None:
+def test_losses_equal_a_conversion_by_hand(tmp_path: Path, name: str) -> None:
     by_hand, config = CASES[name]
-    script = adapted(LOOPS[name].text).text.replace('"cuda")', '"cpu")')  # the loop that has GPUs, on ranks without
+    script = adapted(LOOPS[name].text).text.replace('"cuda")', '"cpu")')  # a loop for GPUs, on ranks without
     ours = losses(tmp_path, script, config)
     assert len(ours) == 64 // by_hand.get("batch", 4) * by_hand.get("epochs", 1)
     assert ours == pytest.approx(losses(tmp_path, BY_HAND, config, json.dumps(by_hand)), rel=1e-5)
 
 
 def test_every_loop_is_trained() -> None:
-    assert LOOPS.keys() - CASES.keys() == {"tabs", "values"}  # they differ from trained ones in what training does not show
+    assert LOOPS.keys() - CASES.keys() == {"tabs", "values"}  # they differ from trained ones in ways that training does not show

@@ -1,4 +1,4 @@
-"""All files of tests/amplified.py before all commands that read them."""
+"""All files of tests/amplified.py, with all commands that read them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.amplified import AMPLIFIED, Amplified
-from tests.test_readers import answers
+from tests.test_readers import assert_answers
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in AMPLIFIED])
-def test_every_reader_has_a_bound(case: Amplified, tmp_path: Path) -> None:
-    answers(case, tmp_path)
+def test_every_reader_is_limited(case: Amplified, tmp_path: Path) -> None:
+    assert_answers(case, tmp_path)

@@ -1,8 +1,8 @@
-"""Nothing that the screen's thread does in one go takes long, in a whole session: Plan, launch, flood of lines, table of runs, comparison.
+"""No callback of the UI thread takes long in a whole session: Plan, launch, flood of lines, table of runs, comparison.
 
     python -m pytest -n0 -s tests/long/test_blocks.py
 
-Judged by the processor time of that thread, which other programs of the machine do not change; the wall time of the longest is printed.
+Measured by the thread's CPU time, which other programs do not change; the wall time of the longest is printed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.watchdog import read_blocks
 
 WATCHDOG = Path(__file__).parents[1] / "watchdog.py"
 LONGEST = 0.05
-"""Seconds of processor time."""
+"""Seconds of CPU time."""
 SCRIPT = """\
 import os, time
 rank, end, step = os.environ["RANK"], time.time() + 8, 0
@@ -44,14 +44,14 @@ WATCHING = (*"1auvvv", "T", "L", "L", "/", *"rank 3", ENTER, "n", "N", ESC, "&",
 
 
 def press(terminal: Terminal, keys: tuple[str, ...]) -> None:
-    """Press keys one after another, each once the screen has come to rest."""
+    """Press keys one after another, waiting for the screen to settle."""
     for key in keys:
         terminal.press(key)
         terminal.settle(0.2, timeout=1.0)
 
 
 def launch(terminal: Terminal) -> None:
-    """Launch the Plan from the review, and wait for its first steps."""
+    """Launch the Plan from Review, and wait for its first steps."""
     press(terminal, ("8",))
     terminal.wait("Before the launch")
     terminal.settle(1.0)
@@ -59,7 +59,7 @@ def launch(terminal: Terminal) -> None:
     terminal.wait("running", "loss")
 
 
-def test_no_callback_of_the_screen_takes_fifty_milliseconds(tmp_path: Path) -> None:
+def test_no_callback_of_the_ui_thread_takes_fifty_milliseconds(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "plan.yaml").write_text(PLAN)
     report = tmp_path / "report"

@@ -1,4 +1,4 @@
-"""`dstui forecast --calibrate` for real: a child measures this machine, nothing is compiled, and the next forecast knows."""
+"""A real `dstui forecast --calibrate`: a child measures this machine, nothing is compiled, and the next forecast uses the result."""
 
 from __future__ import annotations
 

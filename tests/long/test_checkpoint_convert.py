@@ -1,4 +1,4 @@
-"""A checkpoint of two ranks is converted, and one rank goes on from it: the real tools, the real launcher."""
+"""A checkpoint of two ranks is converted, and one rank resumes from it, with the real tools and launcher."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ print("WENT ON FROM", engine.global_steps, state["epoch"], flush=True)
 """
 
 
-def went_on(folder: Path, kind: str, tag: str, script: Path) -> str:
+def resume(folder: Path, kind: str, tag: str, script: Path) -> str:
     script.write_text(RESUME)
     env = {**os.environ, "DS_ACCELERATOR": "cpu", "LOCAL_SIZE": "1", "OMP_NUM_THREADS": "1"}
     runner = ["-m", "deepspeed.launcher.runner", "--num_gpus", "1", "--no_local_rank", "--master_port", "29548"]
@@ -38,17 +38,17 @@ def went_on(folder: Path, kind: str, tag: str, script: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_one_rank_goes_on_from_a_universal_checkpoint_and_cannot_from_the_other(checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
+def test_one_rank_resumes_from_a_universal_checkpoint_only(checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
     folder = checkpoint(2)
-    assert "DP world size of 2" in went_on(folder, "plain", "global_step3", tmp_path / "resume.py"), "what CK002 says"
+    assert "DP world size of 2" in resume(folder, "plain", "global_step3", tmp_path / "resume.py"), "what CK002 says"
     words = [sys.executable, "-m", "dstui", "checkpoint", str(folder), "--universal", str(folder / "global_step3_universal")]
     assert subprocess.run(words, capture_output=True, check=False).returncode == 0
     assert read_checkpoint(folder, "global_step3_universal").universal
-    assert "WENT ON FROM 3 7" in went_on(folder, "universal", "global_step3_universal", tmp_path / "resume.py")
+    assert "WENT ON FROM 3 7" in resume(folder, "universal", "global_step3_universal", tmp_path / "resume.py")
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_a_disk_that_is_full_in_the_middle_leaves_nothing(blocks: int, checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
+def test_disk_that_fills_up_leaves_nothing(blocks: int, checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
     folder = checkpoint(3)
     command = f"ulimit -f {blocks}; exec {sys.executable} -m dstui checkpoint {folder} --fp32 {tmp_path}/out"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
@@ -56,7 +56,7 @@ def test_a_disk_that_is_full_in_the_middle_leaves_nothing(blocks: int, checkpoin
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".dstui-*"))
 
 
-def test_the_universal_tool_executes_nothing_that_a_file_names(checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
+def test_conversion_executes_nothing_that_a_file_names(checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
     folder, proof = checkpoint(2), tmp_path / "executed"
     for shard in (folder / "global_step3").glob("*.pt"):
         write(shard, calls("os", "system", f"touch {proof}"))

@@ -1,7 +1,7 @@
-"""What the diagnosis says of logs that people published: one round of them is learnt from, the others are only scored.
+"""Diagnosis of published logs: signatures may be derived from all rounds but one, which is only scored.
 
-The project holds addresses, labels and hashes; the texts are other people's. DSTUI_CORPUS names a folder with them (corpus/README.md
-tells how to make it); `pytest -s` prints the tables, DSTUI_MISSES=1 the wrong answers too.
+The project has URLs, labels and hashes; the texts belong to others. DSTUI_CORPUS names a folder with them (corpus/README.md explains how
+to make it); `pytest -s` prints the tables, DSTUI_MISSES=1 also the wrong answers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from corpus_score import Score, cases, diagnosed, made
+from corpus_score import Score, cases, diagnose_made_texts, diagnosed
 
 TEXTS = os.environ.get("DSTUI_CORPUS", "")
 AT_LEAST = {
@@ -32,7 +32,7 @@ AT_LEAST = {
 }
 MOST_OF_A_REPOSITORY = {2: 3, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 31, 12: 6, 13: 6, 14: 54}
 NEWEST = 14
-"""The round that is only scored; from the others signatures may be learnt."""
+"""The round that is only scored; signatures may be derived from the others."""
 
 
 def test_every_text_is_labelled_once() -> None:
@@ -44,19 +44,19 @@ def test_every_text_is_labelled_once() -> None:
         assert {kind: count for kind, count in wanted.items() if kinds[kind] < count} == {}
 
 
-def test_no_repository_stands_in_two_rounds_and_none_makes_up_a_round_that_is_only_scored() -> None:
+def test_rounds_share_no_repository_and_none_dominates_a_scored_round() -> None:
     of = {number: Counter(case.repository for case in cases() if case.round == number) for number in AT_LEAST}
     assert len(set().union(*of.values())) == sum(len(counted) for counted in of.values())
     assert all(max(of[number].values()) <= most for number, most in MOST_OF_A_REPOSITORY.items())
 
 
-def test_enough_failures_of_the_third_round_tell_which_rank_failed_first() -> None:
+def test_enough_failures_of_the_third_round_show_their_first_rank() -> None:
     assert sum(case.round == 3 and case.kind == "failure" and case.rank != "" for case in cases()) >= 40
 
 
 @pytest.mark.skipif(not TEXTS, reason="DSTUI_CORPUS names no folder with the texts of the corpus")
 @pytest.mark.parametrize("number", AT_LEAST)
-def test_no_success_is_told_of_a_failure_and_no_failure_of_a_good_run(number: int) -> None:
+def test_good_runs_and_failures_are_not_confused(number: int) -> None:
     wanted = [case for case in cases() if case.round == number]
     score = Score(list(diagnosed(Path(TEXTS), wanted)))
     if not score.results:
@@ -70,8 +70,8 @@ def test_no_success_is_told_of_a_failure_and_no_failure_of_a_good_run(number: in
     assert not score.false_failures(), score.misses()
 
 
-def test_what_was_made_to_fail_is_told_right() -> None:
-    score = Score(list(made()))
+def test_made_failures_are_diagnosed_correctly() -> None:
+    score = Score(list(diagnose_made_texts()))
     print(f"\nmade, {len(score.results)} texts\n{score.table()}\n{score.misses() if os.environ.get('DSTUI_MISSES') else ''}")
     assert not score.false_successes(), score.misses()
     assert not score.false_failures(), score.misses()

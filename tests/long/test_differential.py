@@ -1,7 +1,7 @@
-"""The full counts: 10,000 configurations against the installed DeepSpeed's parser, 2,000 against each older release's.
+"""The full comparison: 10,000 configurations with the installed DeepSpeed's parser, 2,000 with each older release's.
 
-Older releases are installed side by side into DSTUI_RELEASES (a folder, made if it is not there; about 25 s each, once), or they
-are skipped where there is no package index.
+Older releases are installed into DSTUI_RELEASES (a folder that is created if missing; about 25 s each, once), or skipped without a package
+index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SEEDS = {"catalogue": 1, "deepspeed": 2}
 
 @pytest.mark.parametrize("source", ["catalogue", "deepspeed"])
 @pytest.mark.parametrize("version", reversed(RELEASES))
-def test_our_verdict_is_the_parsers(version: str, source: str) -> None:
+def test_verdict_equals_the_parsers(version: str, source: str) -> None:
     path = installed(version)
     count = 5000 if version == NEWEST else 1000
     facts = json.loads((DATA / f"deepspeed-{version}.json").read_text()) if source == "catalogue" else live_records(path)

@@ -29,13 +29,13 @@ def all_reduce(farm: farming.Farm, folder: Path) -> dict[str, str]:
     return found
 
 
-def test_two_hosts_add_up_a_number_together(farm: farming.Farm, tmp_path: Path) -> None:
+def test_two_hosts_add_a_number_together(farm: farming.Farm, tmp_path: Path) -> None:
     found = all_reduce(farm, tmp_path)
     assert found["verdict"] == "ok", found
     assert found["seen"].startswith("2 ranks in ")
 
 
-def test_a_host_that_cannot_be_reached_keeps_the_others_from_trying(farm: farming.Farm, tmp_path: Path) -> None:
+def test_unreachable_host_prevents_the_others_attempt(farm: farming.Farm, tmp_path: Path) -> None:
     farm.cable("h2", plugged=False)
     try:
         found = all_reduce(farm, tmp_path)
@@ -44,8 +44,8 @@ def test_a_host_that_cannot_be_reached_keeps_the_others_from_trying(farm: farmin
     assert found["verdict"] == "fail" and "h2 cannot be reached" in found["seen"]
 
 
-def test_where_there_are_gpus_it_is_repeated_over_nccl() -> None:
-    """A torch for CPUs has no nccl, and says so: all that can be seen without GPUs."""
+def test_all_reduce_is_repeated_over_nccl_on_gpus() -> None:
+    """A torch for CPUs has no nccl and says so, which is all that can be tested without GPUs."""
     job, found = gather_cases(None)
     with_gpus = [replace(case, machine=replace(case.machine, gpus=gpus(2))) for case in found]
     (case,) = all_reduce_of(job, with_gpus)

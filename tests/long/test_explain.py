@@ -1,4 +1,4 @@
-"""`dstui explain` against what real ranks of 30 generated Plans print: environment, arguments, the engine's configuration and batch."""
+"""`dstui explain` compared to real ranks of 30 generated Plans: environment, arguments, the engine's configuration and batch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if os.environ["RANK"] == "1":
 
 
 def generated(number: int) -> dict[str, Any]:
-    """A Plan, by its number."""
+    """Return a generated Plan by its number."""
     draw = random.Random(number)
     reader = ("deepspeed", "accelerate", "trainer")[number % 3]
     micro, steps = draw.choice([1, 2, 4]), draw.choice([1, 2, 3])
@@ -89,7 +89,7 @@ def generated(number: int) -> dict[str, Any]:
 
 
 def dstui(*words: str, cwd: Path, beside: str) -> subprocess.CompletedProcess[str]:
-    """`beside`: the folder of what the ranks import in addition."""
+    """Run dstui. `beside`: folder of further packages of the ranks."""
     path = os.pathsep.join((with_bare_launcher(), beside))
     env = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(
@@ -106,13 +106,13 @@ def leaves(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def beginning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """What a script begins with whose rank is forked from an interpreter that has everything imported."""
+    """Yield the beginning of a script whose rank is forked from an interpreter with all imports."""
     with imported(tmp_path_factory.mktemp("imported") / "socket", [str(releases.accelerate())]) as text:
         yield text
 
 
 @pytest.mark.parametrize("number", range(30))
-def test_what_is_explained_is_what_real_ranks_get(number: int, tmp_path: Path, beginning: str) -> None:
+def test_explained_values_equal_those_of_real_ranks(number: int, tmp_path: Path, beginning: str) -> None:
     plan = generated(number)
     beside = str(releases.accelerate())
     (tmp_path / "plan.yaml").write_text(json.dumps(plan))

@@ -1,6 +1,6 @@
-"""Real faults under the real launcher, on the real Run screen: each is named with its rank, and how soon after the last rank's end.
+"""Real faults under the real launcher, on the real Run screen: each is named with its rank; prints how soon after the last rank's end.
 
-DSTUI_FAULTS=raise,kill tries only these. The seconds are printed; the verdict is only about what is named.
+DSTUI_FAULTS=raise,kill tries only these. The seconds are printed, but only the names are asserted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.tui.conftest import screen, text_of
 HERE = Path(__file__).parent
 PATIENCE = 240.0
 SOON = 5.0
-"""Seconds after the end; of a hang, after `run.silence`."""
+"""Seconds after the end; for a hang, after `run.silence`."""
 PLAN = """\
 version: 1
 name: faults
@@ -56,18 +56,18 @@ Prepared = AbstractContextManager[dict[str, str]]
 
 @contextmanager
 def nothing(_: Path) -> Iterator[dict[str, str]]:
-    """No preparation."""
+    """Prepare nothing."""
     yield {}
 
 
 @contextmanager
 def small_cgroup(_: Path) -> Iterator[dict[str, str]]:
-    """The whole job in a cgroup of 3 GB: rank 1 takes more."""
+    """Run the whole job in a cgroup of 3 GB: rank 1 takes more."""
     with memory_cgroup(3 << 30) as group:
         before = [line.partition(":")[2] for line in Path("/proc/self/cgroup").read_text().splitlines()]
         mine = next(path.partition(":")[2] for path in before if path.startswith(("memory:", ":")))
         base = Path("/sys/fs/cgroup/memory" if "memory" in str(group.parent) else "/sys/fs/cgroup")
-        (group / "cgroup.procs").write_text(str(os.getpid()))  # what is started from here is in it too
+        (group / "cgroup.procs").write_text(str(os.getpid()))  # child processes are in it too
         try:
             yield {}
         finally:
@@ -76,11 +76,11 @@ def small_cgroup(_: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[dict[str, str]]:
-    """A file system of 4 MB."""
+    """Mount a file system of 4 MB."""
     disk = path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)], check=False).returncode:
-        pytest.skip("nothing can be mounted here")
+        pytest.skip("mounting is not possible here")
     try:
         yield {"env": f"CRASH_DISK: {disk}"}
     finally:
@@ -89,14 +89,14 @@ def small_disk(path: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def taken_port(_: Path) -> Iterator[dict[str, str]]:
-    """Somebody listens where rank 0 should."""
+    """Listen on rank 0's port."""
     with socket.create_server(("", 0)) as server:
         yield {"cluster": f"master_port: {server.getsockname()[1]},"}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done, and what the screen has to say of it. `rank` None: no rank, or any of them where several fail at once."""
+    """What is done, and what the screen must report. `rank` None: no rank, or any of several that fail at once."""
 
     cause: str
     rank: int | None
@@ -107,7 +107,7 @@ class Fault:
 
 
 def when_running(act: Callable[[JobFolder], Any]) -> Callable[[JobFolder], Any]:
-    """Once the first step was told."""
+    """Return a function that acts after the first step."""
 
     def later(folder: JobFolder) -> Any:
         return act(folder) if folder.log(0).exists() and b"step 0" in folder.log(0).read_bytes() else None
@@ -120,12 +120,12 @@ def stop_from_elsewhere(folder: JobFolder) -> subprocess.Popen[bytes]:
 
 
 def interrupt(folder: JobFolder) -> bool:
-    """What Ctrl-C is for a job: its supervisor gets a SIGINT."""
+    """Send SIGINT to the supervisor, as Ctrl-C does."""
     os.kill(status_json(folder)["supervisor"]["pid"], signal.SIGINT)
     return True
 
 
-def take_the_script(folder: JobFolder) -> bool:
+def delete_script(folder: JobFolder) -> bool:
     (Path(json.loads(folder.launch_file.read_text())["workdir"]) / "crash_script.py").unlink()
     return True
 
@@ -144,7 +144,7 @@ FAULTS = {
     "bus-error": Fault("SIGBUS-SHM", 1, "--fault, full-mapping", small_disk),
     "skip": Fault("DESYNC-EARLY-EXIT", 1, "--fault, skip"),
     "port": Fault("PORT-IN-USE", 0, "", taken_port),
-    "script": Fault("NO-SCRIPT", None, "", then=take_the_script),
+    "script": Fault("NO-SCRIPT", None, "", then=delete_script),
     "hang": Fault("hang", 1, "--fault, stuck, --talk"),
     "loop": Fault("hang", 1, "--fault, endless-loop, --talk"),
     "data": Fault("hang", 1, "--fault, blocked-data, --talk"),
@@ -161,7 +161,7 @@ CHOSEN = [name for name in os.environ.get("DSTUI_FAULTS", "").split(",") if name
 
 
 async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[float, str, int | None, str]:
-    """What the pane says once the job has ended (or hangs): when it said so first, the cause, the rank, the kind."""
+    """Return what the pane shows once the job has ended (or hangs): time of the first report, cause, rank, kind."""
     why, first, done = pilot.app.screen.query_one(DiagnosisPane), 0.0, None
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
@@ -171,7 +171,7 @@ async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[floa
         if found is not None and why.display and found.title[:20] in screen(pilot):
             first = first or time.time()
             if status_json(folder).get("state") in FINAL and (done is None or not hasattr(done, "poll") or done.poll() is not None):
-                await pilot.pause(1.0)  # what the launcher's log adds
+                await pilot.pause(1.0)  # the launcher's log may add something
                 assert why.diagnosis is not None
                 return first, why.diagnosis.cause or "unknown", why.diagnosis.first_failing_rank, why.diagnosis.kind
         elif fault.cause == "hang" and (late := late_rank(pilot)) is not None:
@@ -186,7 +186,7 @@ async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[floa
 
 
 def late_rank(pilot: Pilot[int]) -> int | None:
-    """Who has not come to the collective, or stands in another one outside of the engine, and in which line, as the pane says without a key."""
+    """Return the rank that is missing in the collective, and its line, as the pane shows it without a key."""
     text = " ".join(text_of(pilot, "#why").split())
     line = r"rank (\d+) has not reached the \w+ that rank \d+ waits in\..* rank \1: (?:in .*?crash_script\.py:\d+|unknown, a signal has stopped)"
     told = re.search(line, text) or re.search(
@@ -196,7 +196,7 @@ def late_rank(pilot: Pilot[int]) -> int | None:
 
 
 async def one(name: str, path: Path) -> dict[str, Any]:
-    """Start the job, look at it, write down what is said."""
+    """Start the job, watch it, and record what is reported."""
     fault = FAULTS[name]
     path.mkdir()
     (path / "crash_script.py").write_text((HERE / "crash_script.py").read_text())
@@ -216,7 +216,7 @@ async def one(name: str, path: Path) -> dict[str, Any]:
     return {"fault": name, "cause": cause, "rank": rank, "seconds": round(said - since, 2), "right": right}
 
 
-async def test_each_fault_is_named_with_its_rank_by_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_each_fault_is_named_with_its_rank_by_the_tui(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = []
     for name in CHOSEN:
         try:

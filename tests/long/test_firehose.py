@@ -1,4 +1,4 @@
-"""Floods of numbered lines: as many are told and shown as were written, in their order, whatever the number of ranks.
+"""Floods of numbered lines: all lines are read and shown in order, whatever the number of ranks.
 
 Through real shims up to 64 ranks; from one writer of many files up to 1,024.
 """
@@ -35,7 +35,7 @@ def stored(folder: JobFolder, rank: int) -> int:
         log.close()
 
 
-def test_64_real_shims_lose_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_real_shims_of_64_ranks_lose_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ranks, lines = 64, 20_000
     folder = running_job(tmp_path / "job", ranks)
     script = tmp_path / "flood.py"
@@ -55,7 +55,7 @@ def test_one_writer_of_many_files_loses_no_line(tmp_path: Path, ranks: int, caps
 
 
 def check(folder: JobFolder, over: Callable[[], bool], ranks: int, lines: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Written, stored, told and shown are the same."""
+    """Assert that written, stored, reported and shown lines are the same."""
     began = time.monotonic()
     told, seen, longest = look(folder, over)
     seconds = time.monotonic() - began
@@ -72,7 +72,7 @@ def check(folder: JobFolder, over: Callable[[], bool], ranks: int, lines: int, c
 
 
 def look(folder: JobFolder, over: Callable[[], bool]) -> tuple[LineCounts, LineCounts, int]:
-    """Follow to the end: what is told of each rank and what is shown; and the longest look in milliseconds."""
+    """Follow to the end; return what is reported and shown of each rank, and the longest poll in milliseconds."""
     from dstui.logs.log_filter import Filter
 
     follower, view = Follower(folder), Filter().open(folder, {})

@@ -1,4 +1,4 @@
-"""`dstui doctor --fleet` over sixteen pretend hosts with the real sshd and four planted faults; then a baseline, and what drifts from it.
+"""`dstui doctor --fleet` on sixteen test hosts with the real sshd and four planted faults; then a baseline, and drift from it.
 
 python -m pytest -n0 -q tests/long/test_fleet.py
 """
@@ -20,7 +20,7 @@ def fleet(farm: farming.Farm, *words: str) -> subprocess.CompletedProcess[str]:
     return farm.run("login", sys.executable, "-m", "dstui", "doctor", "--fleet", f"h[1-{HOSTS}]", *words, timeout=180)
 
 
-def test_four_faults_of_sixteen_hosts_are_found_and_a_drift_is_told(tmp_path: Path) -> None:
+def test_four_faults_of_sixteen_hosts_are_found_and_drift_is_reported(tmp_path: Path) -> None:
     if reason := farming.missing():
         pytest.skip(reason)
     (tmp_path / "os-release").write_text('PRETTY_NAME="Old Linux 9"\n')

@@ -1,8 +1,8 @@
-"""The forecast against DeepSpeed on two CPU ranks, for the whole grid that runs there: what rests, by part, and the peak of each rank.
+"""The forecast compared to DeepSpeed on two CPU ranks for a whole grid: persistent memory by part, and the peak of each rank.
 
     python -m pytest -q -s -n0 tests/long/test_forecast_ranks.py
 
-prints both tables. Every run forks two ranks that import nothing anew: seconds each on an idle machine.
+prints both tables. Every run forks two ranks without new imports: seconds each on an idle machine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def ranks() -> Iterator[Ranks]:
         yield child
 
 
-def test_what_rests_on_each_rank_is_within_one_percent_for_the_whole_grid(ranks: Ranks) -> None:
+def test_persistent_memory_of_each_rank_is_within_one_percent_for_the_grid(ranks: Ranks) -> None:
     wrong = []
     print(f"{'stage, precision, optimizer, offload':<70} {'forecast':>9} {'measured':>9}  bytes per parameter on a rank")
     for stage, precision, optimizer, offload in RESTING:
@@ -78,7 +78,7 @@ def test_what_rests_on_each_rank_is_within_one_percent_for_the_whole_grid(ranks:
 
 
 def peak_error(ranks: Ranks, case: tuple[str, int, str, str, bool]) -> tuple[float, str]:
-    """The worst rank's error of the peak over initialize and three steps, and a row of the table."""
+    """Return the worst rank's error of the peak over initialize and three steps, and a row of the table."""
     model, stage, precision, offload, checkpointing = case
     config = config_of(stage, precision, "Adam" if offload else "torch's Adam", offload)
     how: dict[str, Any] = {"sequence": SEQUENCE, "checkpointing": checkpointing}
@@ -96,7 +96,7 @@ def peak_error(ranks: Ranks, case: tuple[str, int, str, str, bool]) -> tuple[flo
     )
 
 
-def test_the_peak_of_each_rank_is_within_three_percent_at_the_median_and_ten_at_worst(ranks: Ranks) -> None:
+def test_peak_of_each_rank_is_within_3_percent_at_the_median_and_10_at_worst(ranks: Ranks) -> None:
     rows = [peak_error(ranks, case) for case in PEAKS]
     print("\n".join(row for _, row in rows))
     errors = sorted(abs(error) for error, _ in rows)

@@ -22,13 +22,13 @@ from tests.long.published_sandbox import Sandbox, Text, missing
 LAUNCHES = os.environ.get("DSTUI_LAUNCHES", "")
 NOT_OPTIONS = {"training_script", "training_script_args", "user_script", "user_args", "nondefault"}
 MEETING_HERE = {"master_addr", "node_rank", "machine_rank", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "standalone", "same_network"}
-"""How ranks of one machine meet does not change the job."""
+"""Rendezvous options of a single machine do not change the job."""
 ONE_PLAN_FOR_ALL = {"node_rank", "machine_rank"}
 KEYS = {"nnodes": "num_nodes", "num_machines": "num_nodes", "main_process_ip": "master_addr", "main_process_port": "master_port"}
 
 
 def parsed(launcher: str, words: list[str]) -> dict[str, Any]:
-    """The options that are not the launcher's defaults, read by its own parser; none if it refuses them."""
+    """Return the options that differ from the launcher's defaults, read by its own parser; none if it refuses them."""
     if launcher == "deepspeed":
         from deepspeed.launcher.runner import parse_args
 
@@ -49,13 +49,15 @@ def parsed(launcher: str, words: list[str]) -> dict[str, Any]:
 
 
 def options_that_differ(launch: dict[str, Any], plan: Plan) -> list[str]:
-    """The options of the launcher that the Plan has otherwise, or not at all."""
+    """Return the launcher's options that the Plan has differently, or not at all."""
     cluster = plan.data.get("cluster") or {}
     accelerate = plan.data.get("accelerate") or {}
     here = {**accelerate, **(accelerate.get("deepspeed_config") or {}), **cluster}
     here |= parsed(launch["launcher"], [*map(str, cluster.get("launcher_args") or []), "x.py"])
     ranks = {str(here.get("num_gpus")), *(str(count) for count in (cluster.get("hosts") or {}).values())}
     written = parsed(launch["launcher"], launch["argv"])
+    least, _, most = written.get("nnodes", "").partition(":")
+    written |= {"nnodes": least} if most == least and least else {}
     several = str(here.get("num_nodes") or here.get("num_machines") or "1") != "1"
     skipped = ONE_PLAN_FOR_ALL if several else MEETING_HERE
     found = []
@@ -63,6 +65,8 @@ def options_that_differ(launch: dict[str, Any], plan: Plan) -> list[str]:
         if name in skipped or (name == "config_file" and (accelerate or value in str(here))) or (name == "module" and plan.job.module):
             continue
         if not several and KEYS.get(name) == "num_nodes" and value in ("1", "1:1"):
+            continue
+        if name == "mixed_precision" and (plan.deepspeed.get(value) or {}).get("enabled") is True:
             continue
         if name in ("nproc_per_node", "num_processes", "num_gpus") and (value in ranks or value in ("gpu", "auto")):
             continue
@@ -72,7 +76,7 @@ def options_that_differ(launch: dict[str, Any], plan: Plan) -> list[str]:
 
 
 def differences(launch: dict[str, Any], plan: Plan) -> list[str]:
-    """What bash gives to the launcher and the Plan does not say."""
+    """Return what bash gives to the launcher but the Plan lacks."""
     args, words = list(plan.job.args), launch["argv"]
     split = len(words) - len(args)
     if split < 1 or words[split:] != args:
@@ -83,14 +87,14 @@ def differences(launch: dict[str, Any], plan: Plan) -> list[str]:
     if launch["folder"] != plan.job.workdir:
         found.append(f"folder {launch['folder']} -> {plan.job.workdir}")
     planned = {name: str(value).replace("$${", "${") for name, value in plan.cluster.env.items()}
-    exported = {name: value for name, value in launch["env"].items() if value.isprintable()}  # others are said to be left out
+    exported = {name: value for name, value in launch["env"].items() if value.isprintable()}  # others are reported as omitted
     names = exported.keys() | planned.keys()
     found += [f"{name}={exported.get(name)!r} -> {planned.get(name)!r}" for name in names if exported.get(name) != planned.get(name)]
     return found + options_that_differ(launch, plan)
 
 
 def compared(text: Text, folder: Path) -> tuple[str, list[str]]:
-    """Run a text both ways; say in a word what came of it, and what differs."""
+    """Run a text both ways; return the result in a word, and the differences."""
     folder.mkdir()
     sandbox = Sandbox(text, folder)
     launches = sandbox.recorded()
@@ -112,7 +116,7 @@ def compared(text: Text, folder: Path) -> tuple[str, list[str]]:
 @pytest.mark.skipif(find_spec("accelerate") is None, reason="the options of accelerate launch are read by its own parser")
 @pytest.mark.skipif(not LAUNCHES, reason="set DSTUI_LAUNCHES to a folder with launches.jsonl")
 @pytest.mark.skipif(bool(missing()), reason=missing())
-def test_held_plans_are_what_bash_runs(tmp_path: Path) -> None:
+def test_held_plans_equal_what_bash_runs(tmp_path: Path) -> None:
     records = [json.loads(line) for line in (Path(LAUNCHES) / "launches.jsonl").read_text().splitlines()]
     names = ("id", "repo", "path", "kind", "cwd", "text", "files")
     texts = [Text(*(record[name] for name in names)) for record in records]

@@ -1,4 +1,4 @@
-"""What is said to fail in `deepspeed.initialize`, or later, does so in the real DeepSpeed on CPU ranks, and in those words."""
+"""Errors that dstui says occur in `deepspeed.initialize` or later do so in the real DeepSpeed on CPU ranks, in the same words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.accelerators import fp16_pythonpath
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceChecker]:
-    """The installed DeepSpeed's `initialize`, on CPU ranks that take fp16, whatever CPU this is."""
+    """Start the installed DeepSpeed's `initialize` on CPU ranks that accept fp16, whatever CPU this is."""
     with ReferenceChecker(how="initialize", path=fp16_pythonpath(tmp_path_factory.mktemp("cpu"), fp16=True)) as one:
         yield one
 
@@ -31,7 +31,7 @@ PROVEN = [case for case in CASES if case.proof == "init"]
 
 
 @pytest.mark.parametrize("case", PROVEN, ids=str)
-def test_what_is_said_to_fail_fails_in_those_words(case: Case, engine: ReferenceChecker) -> None:
+def test_error_occurs_in_initialize_in_these_words(case: Case, engine: ReferenceChecker) -> None:
     said = [f for f in findings(case, "fires") if f.code == case.code]
     steps = 1 if any(f.when == "run" for f in said) else case.steps
     died = engine.validate(case.config("fires"), case.ranks, steps=steps)
@@ -39,7 +39,7 @@ def test_what_is_said_to_fail_fails_in_those_words(case: Case, engine: Reference
     assert any(f.why.removeprefix("DeepSpeed: ") in died.message and f.when == died.when for f in said), (died, said)
 
 
-def test_our_verdict_is_initializes(engine: ReferenceChecker, count: int = 200) -> None:
+def test_verdict_equals_that_of_initialize(engine: ReferenceChecker, count: int = 200) -> None:
     differ: list[str] = []
 
     @seed(int(os.environ.get("DSTUI_SEED", "1")))

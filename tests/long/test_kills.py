@@ -1,4 +1,4 @@
-"""Random kills of all that a job consists of, and of the screen that shows it: `dstui runs` tells the truth, and a stop leaves nothing.
+"""Random kills of each process of a job, and of the TUI that shows it: `dstui runs` is right, and a stop leaves nothing.
 
 DSTUI_KILLS=N sets how many (200 take about a quarter of an hour on two cores); DSTUI_SEED=N repeats a series.
 """
@@ -23,7 +23,7 @@ from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs.log_folder import FINAL
 from tests.job_json import refreshed_json, status_json
-from tests.jobs.lab import Lab, gone, of_job, ready
+from tests.jobs.lab import Lab, has_ended, job_processes, ready
 from tests.jobs.scenarios import LAUNCHER, NODE, buffers
 from tests.terminal import Terminal
 
@@ -32,22 +32,22 @@ SEED = int(os.environ.get("DSTUI_SEED", str(random.randrange(10**6))))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 VICTIMS = ("front", "tui", "supervisor", "runner", "launcher", "shim", "rank")
 LONGEST = 5.0
-"""Seconds after the start, or after the ranks are ready, in which the kill comes."""
+"""Seconds after the start, or after the ranks are ready, within which the kill happens."""
 TRUTH = 5.0
-"""Seconds in which the status must have become true, and the job be where the kill sends it."""
+"""Seconds within which the status must be right, and the job in the state that follows from the kill."""
 LIVES = 1.5
-"""Seconds after which a job that outlives the kill is looked at."""
+"""Seconds after which a job that survives the kill is checked."""
 
 
 def victim(folder: JobFolder, kind: str, front: int) -> int | None:
-    """The pid of one process of this kind, where there is one yet."""
+    """Return the pid of one process of this kind, if there is one yet."""
     if kind == "front":
         return front
     if kind == "supervisor":
         found = status_json(folder).get("supervisor")
         return found["pid"] if found else None
     words = {"runner": LAUNCHER, "launcher": NODE}
-    processes = of_job(folder, words[kind]) if kind in words else of_job(folder, "--local_rank=1")
+    processes = job_processes(folder, words[kind]) if kind in words else job_processes(folder, "--local_rank=1")
     shims = [
         process for process in processes if kind in ("shim", "rank") and ("shim.py" in " ".join(process.cmdline())) == (kind == "shim")
     ]
@@ -56,7 +56,7 @@ def victim(folder: JobFolder, kind: str, front: int) -> int | None:
 
 
 def expected(kind: str, name: signal.Signals) -> str:
-    """What becomes of a job whose ranks run, when this process gets this signal."""
+    """Return the state of a job whose ranks run, after this process gets this signal."""
     if kind == "front":
         return "stopped"
     if kind == "supervisor":
@@ -65,13 +65,13 @@ def expected(kind: str, name: signal.Signals) -> str:
 
 
 def settled(folder: JobFolder, wanted: str | None) -> bool:
-    """Whether the job is where the kill sends it, and its status, brought up to date, says so (where no rank ran, only the latter)."""
+    """Return whether the job is in the state that follows from the kill and its status says so (only the latter if no rank ran)."""
     state = refreshed_json(folder)["state"]
-    return (state in FINAL) == (not of_job(folder)) and wanted in (None, state)
+    return (state in FINAL) == (not job_processes(folder)) and wanted in (None, state)
 
 
 def pause(seconds: float, screen: Terminal | None) -> None:
-    """Let time go by; a screen that nobody reads would stand still."""
+    """Let time pass; the TUI would stop if nobody read its output."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         if screen is None or not screen.pump(left):
@@ -91,7 +91,7 @@ def one_kill(number: int, path: Path) -> dict[str, Any]:
             moment /= 1 if kind == "tui" else 4
         if kind == "tui":
             screen = Terminal([sys.executable, "-m", "dstui", "attach", str(folder.path)])
-        pause(moment, screen)  # the moment itself is what is drawn
+        pause(moment, screen)  # the moment is random
         pid = screen.pid if screen else victim(folder, kind, front.pid)
         if pid is not None:
             psutil.Process(pid).send_signal(name)
@@ -114,7 +114,7 @@ def one_kill(number: int, path: Path) -> dict[str, Any]:
         report = stop(folder)
         status = refreshed_json(folder)
         supervisor = status["supervisor"]["pid"]
-        left = [process.cmdline() for process in of_job(folder)]
+        left = [process.cmdline() for process in job_processes(folder)]
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
@@ -128,14 +128,14 @@ def one_kill(number: int, path: Path) -> dict[str, Any]:
 
 
 def wait_until_gone(pid: int) -> None:
-    """The supervisor goes after its last word."""
+    """Wait for the supervisor, which ends after its last message."""
     deadline = time.monotonic() + TRUTH
-    while not gone(pid):
+    while not has_ended(pid):
         assert time.monotonic() < deadline, "the supervisor stays"
         time.sleep(0.02)
 
 
-def test_after_every_kill_the_truth_is_told_and_a_stop_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_is_right_after_every_kill_and_a_stop_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ThreadPoolExecutor(int(os.environ.get("DSTUI_SIDE_BY_SIDE", "3"))) as pool:
         for number in range(KILLS):
             (tmp_path / str(number)).mkdir()

@@ -1,6 +1,6 @@
-"""Which numbers are known of each program: those that its lines print, those that DeepSpeed's engine reports, and both together.
+"""Which metrics are known of each program: those in its lines, those from DeepSpeed's engine, and both together.
 
-The engine's are those of a real training under the hook; the lines are tests/jobs/framework_lines.py's.
+The engine's are those of a real training under the hook; the lines are those of tests/jobs/framework_lines.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.supervisor.launch_command import HOOK, SHIM
 from dstui.jobs.watch.follow import Follower
 from tests.jobs.framework_lines import PROGRAMS
-from tests.jobs.made import made
+from tests.jobs.made import make_job
 
 HERE = Path(__file__).parent
 WITHOUT_ENGINE = ("verl", "LAVIS", "torchtitan", "torchtune", "nanoGPT", "timm", "nanotron")
@@ -25,7 +25,7 @@ WITHOUT_ENGINE = ("verl", "LAVIS", "torchtitan", "torchtune", "nanoGPT", "timm",
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What the hook writes of a training of five steps."""
+    """Return what the hook writes for a training of five steps."""
     folder = tmp_path_factory.mktemp("trained")
     for part in ("logs", "ranks"):
         (folder / part).mkdir()
@@ -36,7 +36,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def known(folder: JobFolder) -> list[set[str]]:
-    """The names of the numbers that whoever follows the job has of each rank."""
+    """Return the names of the metrics that a follower of the job has for each rank."""
     follower = Follower(folder)
     while follower.poll():
         pass
@@ -45,12 +45,12 @@ def known(folder: JobFolder) -> list[set[str]]:
     return [{*view.metrics, *(name for name in ("step", "steps") if getattr(view, name) is not None)} for view in views]
 
 
-def test_the_table_of_programs(tmp_path: Path, reported: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_of_programs(tmp_path: Path, reported: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     programs = [program for program in PROGRAMS if program.name not in WITHOUT_ENGINE]
     assert len(PROGRAMS) - len(programs) == len(WITHOUT_ENGINE)
     printed = dict(enumerate("\n".join(program.lines) + "\n" for program in programs))
-    lines, both = made(tmp_path / "lines", logs=printed), made(tmp_path / "both", logs=printed)
-    silent = made(tmp_path / "silent", logs=dict.fromkeys(printed, ""))
+    lines, both = make_job(tmp_path / "lines", logs=printed), make_job(tmp_path / "both", logs=printed)
+    silent = make_job(tmp_path / "silent", logs=dict.fromkeys(printed, ""))
     for folder in (both, silent):
         folder.engine(0).parent.mkdir()
         for rank in printed:

@@ -1,6 +1,6 @@
-"""Manifests for Kubernetes: ten Plans against the published models of each release of Kubeflow Trainer, and a pod's command really run.
+"""Manifests for Kubernetes: ten Plans against the published models of each release of Kubeflow Trainer, and a pod's command run for real.
 
-The models are those of the package kubeflow-trainer-api, which is generated from the CustomResourceDefinitions: what they do not know, they drop.
+The models are those of the package kubeflow-trainer-api, generated from the CustomResourceDefinitions: they drop what they do not know.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ print(json.dumps([TrainJob.from_dict(job).to_dict() for job in json.load(sys.std
 
 
 def trainjobs(trainer: str) -> list[dict[str, Any]]:
-    """The TrainJob of each Plan, bare and with everything that cluster.kubernetes can say."""
+    """Return the TrainJob of each Plan, without and with everything that cluster.kubernetes can set."""
     found = []
     for number, cluster in enumerate(CLUSTERS):
         for asked in ("", f", {ASKED}"):
@@ -64,16 +64,16 @@ def trainjobs(trainer: str) -> list[dict[str, Any]]:
 
 
 def judged(wheel: Path, jobs: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
-    """What the models of a release make of manifests."""
+    """Validate manifests with the models of a release."""
     env = {**os.environ, "PYTHONPATH": str(wheel)}
     return subprocess.run([sys.executable, "-c", ROUND], input=json.dumps(jobs), env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_models_of_each_release_know_all_of_a_trainjob(release: str, tmp_path: Path) -> None:
+def test_models_of_each_release_know_every_trainjob_field(release: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(tmp_path), f"kubeflow-trainer-api=={release}"]
     if subprocess.run(words, capture_output=True, check=False).returncode:
-        pytest.skip("needs an index of packages that has kubeflow-trainer-api")
+        pytest.skip("needs a package index with kubeflow-trainer-api")
     (wheel,) = tmp_path.glob("*.whl")
     jobs = trainjobs(RELEASES[release])
     answer = judged(wheel, jobs)
@@ -81,11 +81,11 @@ def test_the_models_of_each_release_know_all_of_a_trainjob(release: str, tmp_pat
     assert json.loads(answer.stdout) == jobs
     for other in {*RELEASES.values()} - {RELEASES[release]}:
         answer = judged(wheel, trainjobs(other))
-        assert answer.returncode or json.loads(answer.stdout) != trainjobs(other), f"{release} takes what is for {other}"
+        assert answer.returncode or json.loads(answer.stdout) != trainjobs(other), f"{release} accepts what is for {other}"
 
 
 def pod(place: Path, script: str) -> str:
-    """The command of a pod with two ranks of a script; `place` holds folders in the place of the volume and of the ConfigMap."""
+    """Return the command of a pod with two ranks of a script; `place` holds folders in place of the volume and the ConfigMap."""
     (place / "train.py").write_text(script)
     (place / "config").mkdir()
     text = "version: 1\nname: sft\njob: {script: train.py}\ncluster: {cpu_ranks: 2, env: {DS_ACCELERATOR: cpu}, kubernetes: {job_folder: /v/runs}}\n"
@@ -97,16 +97,16 @@ def pod(place: Path, script: str) -> str:
     return command.replace(CONFIG, str(place / "config")).replace("/v/runs", str(place / "volume"))
 
 
-def of_pod() -> dict[str, str]:
-    """The variables that the controller gives a pod."""
+def pod_variables() -> dict[str, str]:
+    """Return the variables that the controller gives a pod."""
     told = {"PET_NODE_RANK": "0", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": "29533"}
     return {**os.environ, **told, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "DS_ACCELERATOR": "cpu"}
 
 
-def test_a_pod_leaves_a_job_folder_that_is_shown_and_diagnosed(tmp_path: Path) -> None:
-    """The command of the manifest with the real torchrun."""
+def test_pod_leaves_a_job_folder_that_is_shown_and_diagnosed(tmp_path: Path) -> None:
+    """Runs the command of the manifest with the real torchrun."""
     command = pod(tmp_path, "import os\nprint('step 1 loss 2.0')\nassert os.environ['RANK'] == '0', 'bad shard'\n")
-    ran = subprocess.run(["sh", "-c", command], env=of_pod(), capture_output=True, text=True, check=False)
+    ran = subprocess.run(["sh", "-c", command], env=pod_variables(), capture_output=True, text=True, check=False)
     assert ran.returncode == 1 and "[rank1]: AssertionError: bad shard" in ran.stdout, ran.stdout + ran.stderr
     folder = tmp_path / "volume/sft"
     assert "bad shard" in (folder / "logs/rank_1.log").read_text() and "bad shard" not in (folder / "logs/rank_0.log").read_text()
@@ -118,11 +118,11 @@ def test_a_pod_leaves_a_job_folder_that_is_shown_and_diagnosed(tmp_path: Path) -
     assert "bad shard" in dstui("diagnose", str(folder)).stdout
 
 
-def test_ranks_in_a_pod_are_looked_at_and_claimed_neither_dead_nor_alive() -> None:
-    """By another user, in namespaces of its own for processes and the host's name, as a pod is."""
+def test_ranks_in_a_pod_are_claimed_neither_dead_nor_alive() -> None:
+    """Runs as another user, in PID and UTS namespaces, as a pod does."""
     words = ["unshare", "--pid", "--fork", "--uts", "--mount-proc", "--kill-child"]
     if subprocess.run([*words, "hostname", "sft-node-0-0"], capture_output=True, check=False).returncode:
-        pytest.skip("needs to be allowed to make namespaces")
+        pytest.skip("needs permission to create namespaces")
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         place.chmod(0o755)
@@ -131,19 +131,19 @@ def test_ranks_in_a_pod_are_looked_at_and_claimed_neither_dead_nor_alive() -> No
         os.chown(place / "volume", NOBODY, NOBODY)
         inside = ["sh", "-c", 'hostname sft-node-0-0; exec "$@"', "-", sys.executable, "-c", BECOME, command]
         with subprocess.Popen(
-            [*words, *inside], env={**of_pod(), "HOME": name}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*words, *inside], env={**pod_variables(), "HOME": name}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as ran:
             try:
                 folder = place / "volume/sft"
                 wait_for(lambda: (log := folder / "logs/rank_1.log").exists() and "step 2" in log.read_text(), 60)
-                looked_at(folder)
+                assert_reports(folder)
             finally:
                 ran.kill()
-        looked_at(folder)  # the pod is gone, and could not record an end
+        assert_reports(folder)  # the pod is gone and could not record an end
 
 
-def looked_at(folder: Path) -> None:
-    """What dstui says of a job in pods that has recorded no end: what it sees, and no more."""
+def assert_reports(folder: Path) -> None:
+    """Assert that dstui reports only what it sees of a job in pods that recorded no end."""
     listed = dstui("runs", "--in", str(folder.parent)).stdout
     assert "running" in listed and "kubectl get pods" in listed and "another user's (nobody)" in listed, listed
     assert "Nothing has failed so far; its ranks have recorded no end" in dstui("diagnose", str(folder)).stdout
@@ -157,7 +157,7 @@ def looked_at(folder: Path) -> None:
     assert "kubectl get pods" in shown and " running, " in shown and " running, 0.0 s" not in shown, shown
 
 
-def test_no_line_is_lost_of_ranks_that_end_at_once(tmp_path: Path) -> None:
+def test_no_line_of_ranks_that_end_at_once_is_lost(tmp_path: Path) -> None:
     for name in ("logs", "ranks"):
         (tmp_path / name).mkdir()
     told = {**os.environ, "WORLD_SIZE": "200", "DSTUI_RUN": str(tmp_path), "DSTUI_TAG": "k8s-x"}

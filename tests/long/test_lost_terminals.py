@@ -1,4 +1,4 @@
-"""Hundreds of sessions in every screen and dialog lose their terminals: none is left after five seconds, and no edit is lost.
+"""Hundreds of sessions in every screen and dialog lose their terminals: all end within five seconds, and no edit is lost.
 
 DSTUI_LOST=500 python -m pytest -s tests/long/test_lost_terminals.py
 """
@@ -13,7 +13,7 @@ from tests.lost_terminals import PLACES, WAYS, lose
 
 COUNT = int(os.environ.get("DSTUI_LOST", "60"))
 FIRST = int(os.environ.get("DSTUI_LOST_FIRST", "0"))
-"""Where to go on, for a run in pieces."""
+"""Index of the first session, to run the series in parts."""
 AT_ONCE = 6
 LIMIT = 5.0
 """Seconds; the session's own deadline is three."""

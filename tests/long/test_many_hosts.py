@@ -1,4 +1,4 @@
-"""64 hosts x 8 ranks, agents and records without training: start, follow, idle, stop, with the figures.
+"""64 hosts x 8 ranks, with agents and records but without training: start, follow, idle, stop, with measurements.
 
 python -m pytest -n0 -q -s tests/long/test_many_hosts.py
 """
@@ -25,13 +25,13 @@ from tests.job_json import status_json
 from tests.waiting import wait_for
 
 HOSTS, SLOTS, LINES, SECONDS = 64, 8, 196, 20
-"""Lines are those of a rank in a second: about 100,000 in all."""
+"""Lines of a rank per second: about 100,000 in all."""
 IDLE = 20.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processes(holds: Callable[[bytes], bool]) -> dict[int, float]:
-    """Pid -> seconds of CPU of the processes whose command line is such."""
+    """Return pid -> CPU seconds of the processes whose command line matches."""
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -41,7 +41,7 @@ def processes(holds: Callable[[bytes], bool]) -> dict[int, float]:
     return found
 
 
-def test_64_hosts_of_8_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_of_64_hosts_with_8_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if reason := farming.missing():
         pytest.skip(reason)
     programs, python = many.make(tmp_path)

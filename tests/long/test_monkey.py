@@ -1,4 +1,4 @@
-"""A monkey before the real screen, with a job running: nothing ends but what was asked to, and undo gives the first bytes.
+"""Monkey test of the real TUI with a running job: it ends only on request, and undo restores the Plan's bytes.
 
 DSTUI_MONKEY=100000 python -m pytest -n0 -s tests/long/test_monkey.py
 """
@@ -13,10 +13,10 @@ from tests.monkey_session import MonkeySession
 COUNT = int(os.environ.get("DSTUI_MONKEY", "5000"))
 FIRST = int(os.environ.get("DSTUI_SEED", "0"))
 EACH = 1000
-"""Inputs of one session."""
+"""Inputs per session."""
 
 
-def test_a_monkey_ends_no_session_that_it_did_not_leave(tmp_path: Path) -> None:
+def test_monkey_ends_no_session_unasked(tmp_path: Path) -> None:
     monkey = MonkeySession(tmp_path / "here")
     try:
         for seed in range(FIRST, FIRST + max(COUNT // EACH, 1)):

@@ -1,4 +1,4 @@
-"""The launchers of older releases start CPU ranks on a machine without numactl."""
+"""Launchers of older releases start CPU ranks on a machine without numactl."""
 
 from __future__ import annotations
 

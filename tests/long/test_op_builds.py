@@ -1,4 +1,4 @@
-"""The builds of ops, as torch's own loader makes them with a real ninja: told while something is compiled, and only then."""
+"""Builds of ops by torch's own loader with a real ninja: reported only while something is compiled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ exec c++ "$@"
 """
 
 
-def test_torchs_own_build_is_told_while_it_compiles_and_not_where_the_op_is_there(tmp_path: Path) -> None:
+def test_build_by_torch_is_reported_while_it_compiles_and_not_if_the_op_exists(tmp_path: Path) -> None:
     if not (shutil.which("ninja") and shutil.which("c++")):
         pytest.skip("torch compiles with ninja and c++, which .ci/run installs")
     go, compiled, compiler = tmp_path / "go", tmp_path / "compiled", tmp_path / "compiler"

@@ -1,4 +1,4 @@
-"""`V` in a real terminal: the editor gets the terminal and the keys, what it leaves comes back, and the screen goes on."""
+"""`V` in a real terminal: the editor gets terminal and keys, its result is read back, and the TUI continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ sed -i "s/stage: 2/stage: $answer/" "$2"
 """
 
 
-def test_the_editor_has_the_keyboard_until_it_ends(tmp_path: Path) -> None:
+def test_editor_has_the_keyboard_until_it_ends(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN)
     editor = tmp_path / "vi"
     editor.write_text(EDITOR)

@@ -1,4 +1,4 @@
-"""`dstui --plain` from its first prompt to a trained model, by a script that only reads lines and writes lines.
+"""`dstui --plain` from its first prompt to a trained model, by a script that only reads and writes lines.
 
 python -m pytest -q tests/long/test_plain.py        half a minute on two cores
 """
@@ -17,14 +17,14 @@ from dstui.jobs.store.folder import JobFolder
 
 
 class Reader:
-    """A user of lines: reads until a line asks for something, and answers it."""
+    """Reads lines until one asks for something, and answers it."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.lines: list[str] = []
         self._process = process
 
     def until(self, beginning: str, *asked: str) -> str:
-        """Read up to a line that begins so; return it."""
+        """Read up to a line with this beginning and return it."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self.lines.append(line.rstrip("\n"))
@@ -41,7 +41,7 @@ class Reader:
 
 
 @pytest.mark.launcher
-def test_a_script_that_only_reads_lines_gets_from_the_start_to_a_trained_model(tmp_path: Path) -> None:
+def test_script_trains_a_model_by_reading_and_writing_lines(tmp_path: Path) -> None:
     environment = {**os.environ, "ACCESSIBLE": "1", "XDG_STATE_HOME": str(tmp_path / "state")}
     with subprocess.Popen(
         [sys.executable, "-m", "dstui"], cwd=tmp_path, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

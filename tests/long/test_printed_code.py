@@ -1,4 +1,4 @@
-"""The lines that `dstui render --only code` prints, run as they stand on two CPU ranks: what they say they do, they do."""
+"""Code that `dstui render --only code` prints, run unchanged on two CPU ranks: it does what it says."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "DS_ACCELERATOR": "cpu", "XDG_STATE_HOME": str(folder / "state"), "WANDB_DISABLED": "true"}
 
 
-def told(words: list[str], folder: Path, env: dict[str, str]) -> dict[str, Any]:
-    """What a script tells at its end."""
+def run_script(words: list[str], folder: Path, env: dict[str, str]) -> dict[str, Any]:
+    """Run a script and return what it reports at its end."""
     done = subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=400, check=False)
     line = next((line.partition("TOLD ")[2] for line in done.stdout.splitlines() if "TOLD " in line), "")
     assert done.returncode == 0 and line, done.stdout[-4000:] + done.stderr[-3000:]
@@ -41,7 +41,7 @@ def told(words: list[str], folder: Path, env: dict[str, str]) -> dict[str, Any]:
 
 
 def printed(folder: Path, plan: str) -> str:
-    """What `dstui render --only code` prints."""
+    """Return the output of `dstui render --only code`."""
     (folder / "plan.yaml").write_text(plan)
     words = [sys.executable, "-m", "dstui", "render", "plan.yaml", "--only", "code"]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
@@ -52,13 +52,13 @@ def plan_of(integration: str, config: str, more: str = "", model: str = "") -> s
 
 
 def trained(folder: Path, plan: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What came of the training on two ranks, and of the lines for later."""
+    """Return the results of the training on two ranks, and of the code for later use."""
     env = environment(folder)
     script, later = printed_code.scripts(printed(folder, plan), **more)
     (folder / "train.py").write_text(script)
     (folder / "later.py").write_text(later)
-    found = told(["-m", "dstui", "--headless", "plan.yaml"], folder, env)
-    return found, told(["later.py"], folder, env) if "state_dict" in later.partition("import json")[0] else {}
+    found = run_script(["-m", "dstui", "--headless", "plan.yaml"], folder, env)
+    return found, run_script(["later.py"], folder, env) if "state_dict" in later.partition("import json")[0] else {}
 
 
 WHOLE = {"equal": True, "in the file": True, "changed": True}
@@ -81,8 +81,8 @@ def test_plain_deepspeed(case: str, tmp_path: Path) -> None:
     first, later = trained(tmp_path, plan, kind="ReturnsTheLoss", after=after)
     assert first == {"steps": 2, "micro": 8, "lr": pytest.approx(lr), "stage": stage, "first": 0}
     assert later == WHOLE
-    again = told(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, environment(tmp_path))
-    assert (again["steps"], again["first"]) == (4, 8), "it goes on where it was"
+    again = run_script(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, environment(tmp_path))
+    assert (again["steps"], again["first"]) == (4, 8), "it resumes"
 
 
 COMBINATIONS = {
@@ -158,7 +158,7 @@ def test_the_trainer(case: str, tmp_path: Path) -> None:
 
 
 def of(sections: str, stage: int) -> str:
-    """The configuration of one of several models."""
+    """Return the configuration of one of several models."""
     return f"{{{BATCH}, {sections}zero_optimization: {{stage: {stage}}}}}"
 
 
@@ -209,5 +209,5 @@ tell(**found)
     (tmp_path / "train.py").write_text(printed_code.lightning_script(printed(tmp_path, plan), after))
     env = environment(tmp_path)
     env["PYTHONPATH"] = os.pathsep.join([str(releases.lightning()), env["PYTHONPATH"]])
-    found = told(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, env)
+    found = run_script(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, env)
     assert found == {"steps": 2, "micro": 8, "lr": pytest.approx(lr), "stage": stage, "clipping": 0.5, "saved": True}

@@ -1,10 +1,10 @@
-"""The forecast against measurements that others published, beside DeepSpeed's own `estimate_zero*` on the same rows.
+"""The forecast compared to published measurements, and to DeepSpeed's own `estimate_zero*` on the same rows.
 
     python -m pytest -q -s -n0 tests/long/test_published.py
 
-prints every row, the median and the worst error by group, and every wrong "fits" by its name. published_memory.csv holds the rows with
-their addresses. Most were seen while the formulas were made (the activations and the states are measured, the rest is not fitted), so
-what stands here is how well the forecast describes them, not how well it would do on others. Rows without DeepSpeed are marked.
+prints every row, the median and the worst error by group, and every wrong "fits" by name. published_memory.csv has the rows with their
+URLs. Most were known while the formulas were made (activations and states are measured, the rest is not fitted), so this shows how well
+the forecast describes them, not how well it would do on others. Rows without DeepSpeed are marked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dstui.forecast.forecast import Forecast, Modelled, assembled
 from dstui.forecast.model import ModelFacts, counts, facts_of_config
 from dstui.forecast.presets import presets
 from dstui.forecast.rates import Rates
-from dstui.forecast.setup import FUSED_EXPERTS, LOSS_BYTES, NEW_LOSS, OLD_LOSS_BYTES, Setup, is_before
+from dstui.forecast.setup import FUSED_EXPERTS, LOSS_BYTES, NEW_LOSS, OLD_LOSS_BYTES, SWIFT_LOSS_BYTES, Setup, is_before
 from dstui.plan.model import Lora, Model
 
 GIB = 1 << 30
@@ -39,7 +39,7 @@ QWEN = {
 
 
 def facts_of(name: str) -> ModelFacts:
-    """The model of a row: a preset, or a shape."""
+    """Return the model of a row: a preset, or one with given sizes."""
     if name in presets():
         return facts_of_config(presets()[name])
     if name.startswith("Qwen-"):
@@ -62,14 +62,21 @@ ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on que
 """The layers with LoRA, as the note of a row names them; else all linear layers."""
 
 
+def loss_of(row: dict[str, str]) -> float:
+    """Return the bytes of the logits and the loss in the framework of a row."""
+    if "ms-swift" in row["source"]:
+        return SWIFT_LOSS_BYTES
+    return OLD_LOSS_BYTES if is_before(NEW_LOSS, row["transformers"] or None) else LOSS_BYTES
+
+
 def more_of(row: dict[str, str]) -> dict[str, Any]:
-    """The settings of the column `more`: sequence_parallel=8 tiled_mlp."""
+    """Return the settings of the column `more`, such as sequence_parallel=8 tiled_mlp."""
     words = [word.partition("=") for word in row.get("more", "").split()]
     return {name: int(value) if value else True for name, _, value in words}
 
 
 def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
-    """The forecast of a row."""
+    """Return the forecast of a row."""
     targets = next((modules for words, modules in ADAPTED.items() if words in row["note"]), ("all-linear",))
     lora = Lora(r=int(row["lora_r"]), target_modules=targets) if row["lora_r"] else None
     model = Model(lora=lora, quantization=row["quantization"] or None)
@@ -92,7 +99,7 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         fused_loss=row["fused_loss"] == "yes",
         reduce_bucket=int(row["reduce_bucket"] or 500_000_000),
         overlap=stage == 3,
-        loss_bytes=OLD_LOSS_BYTES if is_before(NEW_LOSS, row["transformers"] or None) else LOSS_BYTES,
+        loss_bytes=loss_of(row),
         split_experts=is_before(FUSED_EXPERTS, row["transformers"] or None),
         built_partitioned=row["built_partitioned"] == "yes",
     )._replace(**more_of(row))
@@ -101,7 +108,7 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
 
 
 def estimated(row: dict[str, str]) -> float | None:
-    """What DeepSpeed's own estimators say, in GiB; they know stages 2 and 3 and no activations."""
+    """Return the estimate of DeepSpeed's own estimators in GiB; they know stages 2 and 3, and no activations."""
     from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs as stage_3
     from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs as stage_2
 
@@ -144,7 +151,7 @@ def name_of(row: dict[str, str]) -> str:
     return f"{row['model'].split('/')[-1]}{lora} {row['quantization']} {row['gpus']} x {row['gpu']} Z{row['stage']}{place} {row['precision']} {batch}"
 
 
-def test_the_errors_against_what_was_measured_stay_what_they_are() -> None:
+def test_errors_against_measurements_are_unchanged() -> None:
     errors: dict[str, list[float]] = defaultdict(list)
     theirs: list[float] = []
     rows: list[tuple[dict[str, str], float, str]] = []
@@ -175,7 +182,7 @@ def test_the_errors_against_what_was_measured_stay_what_they_are() -> None:
     assert median(trained) < median(map(abs, theirs)) / 5
 
 
-def test_verdicts_on_what_fitted_and_what_did_not() -> None:
+def test_verdicts_on_runs_that_fitted_and_that_did_not() -> None:
     wrong, tight = [], 0
     for row in ROWS:
         verdict = of_row(row).gpu.verdict

@@ -1,4 +1,4 @@
-"""A job of SLURM's queue on the screen of a login node: waiting with its reason, running, cancelled by a key."""
+"""A queued SLURM job in the TUI of a login node: waiting with its reason, running, cancelled by a key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import wait_for
 __all__ = ["slurm", "start"]  # fixtures
 
 
-def test_a_job_waits_runs_and_is_cancelled_before_ones_eyes(
+def test_job_waits_runs_and_is_cancelled_in_the_tui(
     start: Start, slurm: slurming.Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", slurm.variables["SLURM_CONF"])

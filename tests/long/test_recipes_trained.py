@@ -1,4 +1,4 @@
-"""What the recipes are for, trained on two CPU ranks from dstui: LoRA with PEFT at ZeRO-3, and transformers' Trainer from a pasted command."""
+"""Recipes trained on two CPU ranks from dstui: LoRA with PEFT at ZeRO-3, and transformers' Trainer from a pasted command."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def dstui(folder: Path, *words: str, given: str = "") -> subprocess.CompletedPro
     return subprocess.run(command, cwd=folder, env=env, input=given, capture_output=True, text=True, timeout=400, check=False)
 
 
-def test_the_lora_recipe_trains_and_saves_an_adapter_with_its_tensors(tmp_path: Path) -> None:
+def test_lora_recipe_trains_and_saves_an_adapter_with_its_tensors(tmp_path: Path) -> None:
     (tmp_path / "lora.py").write_text(LORA)
     here = {
         "job.script": str(tmp_path / "lora.py"),
@@ -97,7 +97,7 @@ def test_the_lora_recipe_trains_and_saves_an_adapter_with_its_tensors(tmp_path: 
     assert "TOLD True 2 [(4, 32), (32, 4)]" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
 
 
-def test_the_trainer_trains_from_a_pasted_command(tmp_path: Path) -> None:
+def test_trainer_trains_from_a_pasted_command(tmp_path: Path) -> None:
     (tmp_path / "trainer.py").write_text(TRAINER)
     (tmp_path / "ds.json").write_text(json.dumps(CONFIG))
     options = "--output_dir out --use_cpu --bf16 --max_steps 4 --per_device_train_batch_size 2 --report_to none"
@@ -110,7 +110,7 @@ def test_the_trainer_trains_from_a_pasted_command(tmp_path: Path) -> None:
     assert looked.returncode in (0, 2), looked.stderr
 
 
-def test_the_recipe_that_is_made_for_a_script_of_the_trainer_trains(tmp_path: Path) -> None:
+def test_recipe_for_a_trainer_script_trains(tmp_path: Path) -> None:
     (tmp_path / "trainer.py").write_text(TRAINER)
     (recipe,) = recipes(Script("trainer.py", inspect_script(TRAINER)), NO_GPU)
     plan = load(recipe.text)
@@ -120,7 +120,7 @@ def test_the_recipe_that_is_made_for_a_script_of_the_trainer_trains(tmp_path: Pa
     assert done.returncode == 0 and "TOLD 2 4" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
 
 
-def test_arguments_that_the_script_makes_find_the_configuration_under_accelerate(tmp_path: Path) -> None:
+def test_arguments_built_in_the_script_find_the_configuration_under_accelerate(tmp_path: Path) -> None:
     made = "args = TrainingArguments('out', use_cpu=True, max_steps=4, per_device_train_batch_size=2, report_to='none')"
     own = TRAINER.replace("(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()", made)
     own = (

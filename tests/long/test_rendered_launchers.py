@@ -1,4 +1,4 @@
-"""launch.sh of every launcher over two pretend hosts, with the real pdsh, Open MPI, MPICH and torchrun: what the ranks find there."""
+"""launch.sh of every launcher on two test hosts, with the real pdsh, Open MPI, MPICH and torchrun: what the ranks find."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROGRAMS = {"pdsh": "pdsh", "openmpi": "mpirun.openmpi", "mpich": "mpirun.mpich"
 
 
 def path_for(launcher: str, folder: Path) -> str:
-    """A PATH on which `mpirun` is the launcher's own: both may be installed, and Hydra looks for its proxy beside itself."""
+    """Return a PATH on which `mpirun` is the launcher's own: both may be installed, and Hydra looks for its proxy beside itself."""
     wanted = {"openmpi": {"mpirun": "mpirun.openmpi"}, "mpich": {"mpirun": "mpirun.mpich", "hydra_pmi_proxy": "hydra_pmi_proxy"}}
     folder.mkdir()
     for name, program in wanted.get(launcher, {}).items():
@@ -38,7 +38,7 @@ def path_for(launcher: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("launcher", FOUND)
-def test_the_ranks_of_every_launcher_find_what_the_plan_gives_them(launcher: str, farm: farming.Farm, tmp_path: Path) -> None:
+def test_ranks_of_every_launcher_find_what_the_plan_gives_them(launcher: str, farm: farming.Farm, tmp_path: Path) -> None:
     if not shutil.which(PROGRAMS.get(launcher, "sh")):
         pytest.skip(f"{PROGRAMS[launcher]} is not installed")
     (tmp_path / "train.py").write_text(SCRIPT)

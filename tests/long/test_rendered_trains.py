@@ -1,4 +1,4 @@
-"""What `dstui render` writes trains without dstui on pretend hosts: launch.sh from any folder, job.sbatch under a real SLURM."""
+"""What `dstui render` writes trains without dstui on the test hosts: launch.sh from any folder, job.sbatch under a real SLURM."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ deepspeed:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A Plan for two hosts, and its script."""
+    """Write a Plan for two hosts, and its script."""
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "plan.yaml").write_text(PLAN)
     return tmp_path
 
 
 def render(job: Path, *words: str) -> str:
-    """`dstui render`; its output."""
+    """Run `dstui render` and return its output."""
     command = [sys.executable, "-m", "dstui", "render", str(job / "plan.yaml"), *words]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -54,13 +54,13 @@ def render(job: Path, *words: str) -> str:
 
 
 def ended(text: str) -> list[str]:
-    """The ranks that have trained to the end."""
+    """Return the ranks that have trained to the end."""
     return sorted(re.findall(r"rank (\d): done", text))
 
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: not the job's, and with files that DeepSpeed must not take."""
+    """Enter a folder other than the job's, with files that DeepSpeed must not use."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     (folder / "hostfile").write_text("nowhere slots=8\n")
@@ -70,20 +70,20 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def moved(job: Path, launcher: str = "") -> Path:
-    """launch.sh of the Plan with this launcher, in a folder that was rendered somewhere else."""
+    """Return launch.sh of the Plan with this launcher, in a folder that was rendered elsewhere and moved."""
     (job / "plan.yaml").write_text(PLAN.replace("h2: 1}", f"h2: 1}}, launcher: {launcher}") if launcher else PLAN)
     render(job, "-o", str(job / "out"))
     return Path(shutil.move(job / "out", job / "it's moved"), "launch.sh")
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_the_rendered_folder_trains_from_another_machine_and_another_folder(farm: Farm, job: Path) -> None:
+def test_rendered_folder_trains_from_another_machine_and_folder(farm: Farm, job: Path) -> None:
     ran = farm.run("login", "sh", str(moved(job)), timeout=300)
     assert (ran.returncode, ended(ran.stdout)) == (0, ["0", "1"]), ran.stdout + ran.stderr
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_the_script_of_nossh_trains_where_it_is_started_on_each_host_by_hand(farm: Farm, job: Path) -> None:
+def test_nossh_script_trains_when_started_by_hand_on_each_host(farm: Farm, job: Path) -> None:
     script = moved(job, "nossh")
     told = farm.run("login", "sh", str(script))
     assert told.returncode == 2 and [line.split(": ")[0] for line in told.stderr.splitlines()[1:]] == ["  on h1", "  on h2"], told
@@ -98,7 +98,7 @@ def test_the_script_of_nossh_trains_where_it_is_started_on_each_host_by_hand(far
 
 @pytest.fixture
 def slurm(farm: Farm, tmp_path: Path) -> Iterator[managing.Slurm]:
-    """SLURM on the pretend hosts."""
+    """Start SLURM on the test hosts."""
     if reason := managing.missing():
         pytest.skip(reason)
     with managing.Slurm(farm, tmp_path / "slurm") as running:
@@ -106,13 +106,13 @@ def slurm(farm: Farm, tmp_path: Path) -> Iterator[managing.Slurm]:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_the_script_of_slurm_trains_in_an_allocation(slurm: managing.Slurm, job: Path) -> None:
+def test_slurm_script_trains_in_an_allocation(slurm: managing.Slurm, job: Path) -> None:
     text = slurm.run("salloc", "--quiet", "--nodes=2", "sh", str(moved(job, "slurm")), timeout=300)
     assert ended(text) == ["0", "1"], text
 
 
 def submitted(slurm: managing.Slurm, job: Path, *sets: str, waiting: bool = True) -> str:
-    """The number of a job made of the rendered script; `waiting`: whose ranks wait to be told to end, at their first start."""
+    """Submit the rendered script and return its job number; `waiting`: its ranks wait for SIGTERM at their first start."""
     how = ["--set", "cluster.slurm.setup=[export HOW=--wait]"] if waiting else []
     (job / "job.sbatch").write_text(render(job, "--only", "sbatch", *how, *(word for path in sets for word in ("--set", path))))
     number = slurm.run("sbatch", "--parsable", f"--chdir={job}", str(job / "job.sbatch")).strip()
@@ -122,16 +122,16 @@ def submitted(slurm: managing.Slurm, job: Path, *sets: str, waiting: bool = True
 
 
 def log_of(job: Path, number: str) -> str:
-    """What the job has written."""
+    """Return the job's output."""
     log = job / f"two-hosts-{number}.log"
     return log.read_text() if log.is_file() else ""
 
 
-def test_before_its_time_is_up_a_job_is_queued_again_and_trains_on_both_nodes(slurm: managing.Slurm, job: Path) -> None:
+def test_job_is_requeued_before_its_time_limit_and_trains_on_both_nodes(slurm: managing.Slurm, job: Path) -> None:
     number = submitted(slurm, job)
     slurm.run("scancel", "--batch", "--signal=USR1", number)
     until(lambda: slurm.state_of(number) == "PENDING", slurm, number)  # SLURM would wait two minutes before it starts it again
-    slurm.run("scontrol", "update", f"JobId={number}", "StartTime=now+3")  # sooner slurmd takes it for the attempt that was ended
+    slurm.run("scontrol", "update", f"JobId={number}", "StartTime=now+3")  # sooner, slurmd takes it for the ended attempt
     until(lambda: slurm.state_of(number) in ("COMPLETED", "FAILED", "TIMEOUT"), slurm, number)
     text = log_of(job, number)
     assert (slurm.state_of(number), ended(text)) == ("COMPLETED", ["0", "1"]), text
@@ -139,7 +139,7 @@ def test_before_its_time_is_up_a_job_is_queued_again_and_trains_on_both_nodes(sl
 
 
 @pytest.mark.parametrize("restarts", ["0", "3"])
-def test_a_job_that_is_cancelled_stays_cancelled(slurm: managing.Slurm, job: Path, restarts: str) -> None:
+def test_cancelled_job_stays_cancelled(slurm: managing.Slurm, job: Path, restarts: str) -> None:
     number = submitted(slurm, job, f"run.restarts.max={restarts}")
     assert slurm.facts_of(number)["Requeue"] == ("0" if restarts == "0" else "1")
     slurm.run("scancel", number)
@@ -148,7 +148,7 @@ def test_a_job_that_is_cancelled_stays_cancelled(slurm: managing.Slurm, job: Pat
     assert (facts["JobState"], facts["Restarts"]) == ("CANCELLED", "0"), log_of(job, number)
 
 
-def test_without_restarts_nothing_tells_the_job_that_its_time_is_nearly_up(slurm: managing.Slurm, job: Path) -> None:
+def test_job_without_restarts_gets_no_warning_of_its_time_limit(slurm: managing.Slurm, job: Path) -> None:
     number = submitted(slurm, job, "run.restarts.max=0")
     assert "trap" not in (job / "job.sbatch").read_text()
     slurm.run("scontrol", "requeue", number)
@@ -157,8 +157,8 @@ def test_without_restarts_nothing_tells_the_job_that_its_time_is_nearly_up(slurm
     until(lambda: slurm.state_of(number) == "CANCELLED", slurm, number)
 
 
-def test_a_number_of_hosts_is_enough_and_the_nodes_give_gpus_and_cpus(slurm: managing.Slurm, job: Path) -> None:
-    """The machine that renders has no GPU; the nodes are said to have two, and the ranks, which find none, train all the same."""
+def test_number_of_hosts_is_enough_and_nodes_give_gpus_and_cpus(slurm: managing.Slurm, job: Path) -> None:
+    """The rendering machine has no GPU; the nodes are declared to have two, and the ranks, which find none, still train."""
     (job / "plan.yaml").write_text(
         re.sub("cluster: .*", "cluster: {num_nodes: 2, num_gpus: 1, slurm: {cpus_per_task: 2, partition: all, time: 10}}", PLAN)
     )
@@ -174,7 +174,7 @@ def test_a_number_of_hosts_is_enough_and_the_nodes_give_gpus_and_cpus(slurm: man
     assert facts["TresPerNode"].endswith("gpu:1")
 
 
-def test_the_script_of_nameless_hosts_trains_in_an_allocation(slurm: managing.Slurm, job: Path) -> None:
+def test_script_of_unnamed_hosts_trains_in_an_allocation(slurm: managing.Slurm, job: Path) -> None:
     cluster = "cluster: {num_nodes: 2, num_gpus: 1, launcher: slurm, env: {DS_ACCELERATOR: cpu}}"
     (job / "plan.yaml").write_text(re.sub("cluster: .*", cluster, PLAN))
     render(job, "-o", str(job / "out"))
@@ -183,7 +183,7 @@ def test_the_script_of_nameless_hosts_trains_in_an_allocation(slurm: managing.Sl
 
 
 def until(met: object, slurm: managing.Slurm, number: str, seconds: float = 300) -> None:
-    """Wait for something that SLURM's job does."""
+    """Wait for a condition of SLURM's job."""
     assert callable(met)
     deadline = time.monotonic() + seconds
     while not met():

@@ -1,4 +1,4 @@
-"""Scripts under `dstui run` against the same scripts without it: output of the ranks, exit status and the environment of the ranks are equal.
+"""Scripts with and without `dstui run`: output, exit status and environment of the ranks are equal.
 
 pytest tests/long/test_run_same.py -n0 -s
 """
@@ -28,10 +28,11 @@ sys.exit(int(os.environ.get("FAIL", "0")) if rank == "1" else 0)
 OURS = re.compile(
     r"DSTUI_|PYTHONUNBUFFERED$|MASTER_PORT$|MODE$|TORCHELASTIC_RUN_ID$|TORCHELASTIC_ERROR_FILE$|OMP_NUM_THREADS$|OLDPWD$|_$|SHLVL$|LOCAL_SIZE$|MASTER_ADDR$"
 )
-"""Variables that dstui adds or that differ from run to run; localhost by another name; LOCAL_SIZE, which DeepSpeed wants and torchrun lacks."""
+"""Variables that dstui adds or that differ between runs; localhost by another name; LOCAL_SIZE, which DeepSpeed wants and torchrun lacks.
+"""
 SCRIPTS = {
     "deepspeed": "deepspeed --num_gpus 2 t.py A --x 'a b'",
-    "include": "LOCAL_SIZE=2 deepspeed --include localhost:0,1 --master_port 29611 t.py A",  # else a slot per NUMA node; dstui's has it
+    "include": "LOCAL_SIZE=2 deepspeed --include localhost:0,1 --master_port 29611 t.py A",  # otherwise one slot per NUMA node; dstui's has it
     "no local rank": "deepspeed --num_gpus 2 --no_local_rank t.py A --strict",
     "module": "deepspeed --num_gpus 2 --module t A m",
     "torchrun": "torchrun --nproc_per_node 2 --master_port 29612 t.py A --y",
@@ -53,8 +54,8 @@ SCRIPTS = {
 }
 
 
-def own_program(folder: Path) -> Path:
-    """A folder with accelerate's program for this interpreter: the one that pip wrote names the interpreter that has installed it."""
+def accelerate_program(folder: Path) -> Path:
+    """Return a folder with accelerate's program for this interpreter: the one that pip wrote names the interpreter that installed it."""
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
     (programs / "accelerate").write_text(f"#!{sys.executable}\nfrom accelerate.commands.accelerate_cli import main\n\nmain()\n")
@@ -65,7 +66,7 @@ def own_program(folder: Path) -> Path:
 def run(folder: Path, text: str, mode: str, *before: str) -> tuple[int, list[str], float]:
     path, beside = [str(Path(sys.executable).parent), "/usr/bin", "/bin"], [os.environ.get("PYTHONPATH", "")]
     if "accelerate" in text:
-        path.insert(0, str(own_program(folder)))
+        path.insert(0, str(accelerate_program(folder)))
         beside.insert(0, str(accelerate()))
     modules = {"PYTHONPATH": found} if (found := os.pathsep.join(filter(None, beside))) else {}
     env = {**os.environ, **modules, "DS_ACCELERATOR": "cpu", "MODE": mode, "PATH": os.pathsep.join(path)}
@@ -77,10 +78,10 @@ def run(folder: Path, text: str, mode: str, *before: str) -> tuple[int, list[str
 
 @pytest.mark.usefixtures("full_deepspeed")
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_is_the_same_under_dstui_run(name: str, tmp_path: Path) -> None:
+def test_script_behaves_the_same_under_dstui_run(name: str, tmp_path: Path) -> None:
     text = SCRIPTS[name]
     if shutil.which("deepspeed", path=str(Path(sys.executable).parent)) is None:
-        pytest.skip("deepspeed has no program beside this interpreter")
+        pytest.skip("there is no deepspeed program beside this interpreter")
     (tmp_path / "t.py").write_text(PROGRAM)
     plain = run(tmp_path, text, "plain")
     ours = run(tmp_path, text, "dstui", sys.executable, "-m", "dstui", "run", "--no-check", "--")

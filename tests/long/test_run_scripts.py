@@ -1,4 +1,4 @@
-"""`dstui run` of scripts that are harder than one launch: several at once, fifty in a loop, launchers that refuse, kills, the Run screen."""
+"""`dstui run` of harder scripts: parallel launches, fifty in a loop, launchers that refuse, kills, the Run screen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORDS = [sys.executable, "-m", "dstui", "run"]
 
 def environment() -> dict[str, str]:
     if shutil.which("deepspeed", path=str(Path(sys.executable).parent)) is None:
-        pytest.skip("deepspeed has no program beside this interpreter: pip install deepspeed")
+        pytest.skip("there is no deepspeed program beside this interpreter: pip install deepspeed")
     return {**os.environ, "DS_ACCELERATOR": "cpu", "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
 
 
@@ -42,7 +42,7 @@ def run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[s
     return subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=500, check=False)
 
 
-def test_two_launches_side_by_side_are_two_jobs(tmp_path: Path) -> None:
+def test_two_parallel_launches_are_two_jobs(tmp_path: Path) -> None:
     launch = "deepspeed --num_gpus 2 --master_port {} train.py {} & "
     done = run(tmp_path, launch.format(29641, "a") + launch.format(29642, "b") + "wait")
     ranks = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
@@ -56,7 +56,7 @@ def test_fifty_launches_in_a_loop_are_held_one_by_one(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("held*.yaml"))) == 50 and "args: [50]" in (tmp_path / "held-50.yaml").read_text()
 
 
-def test_a_loop_of_torchs_own_is_warned_of_and_runs_all_the_same(tmp_path: Path) -> None:
+def test_plain_torch_loop_is_warned_about_and_runs(tmp_path: Path) -> None:
     done = run(tmp_path, "deepspeed --num_gpus 2 train.py x  # a plain loop")
     assert done.returncode == 0 and "warning PL027" in done.stderr and "error PL027" not in done.stderr, done.stderr
     assert sum(line.startswith("rank") for line in done.stdout.splitlines()) == 2
@@ -73,18 +73,18 @@ def test_a_loop_of_torchs_own_is_warned_of_and_runs_all_the_same(tmp_path: Path)
         "PATH=/usr/bin:/bin; unset -f deepspeed; deepspeed --num_gpus 2 train.py",
     ],
 )
-def test_a_launcher_that_refuses_says_so_itself_with_its_own_status(launch: str, tmp_path: Path) -> None:
+def test_refusing_launcher_gives_its_own_message_and_status(launch: str, tmp_path: Path) -> None:
     text = f"{launch}; echo status $?"
     plain = subprocess.run(["bash", "-c", text], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     done = run(tmp_path, text)
     statuses = [[line for line in one.stdout.splitlines() if line.startswith("status")] for one in (plain, done)]
     assert statuses[0] == statuses[1] != ["status 0"], done.stderr
     said = [line for line in plain.stderr.splitlines() if "error:" in line or "can't open" in line or "not found" in line]
-    refused_here = "no_such_file.py (job.script): nothing was started" in done.stderr  # where dstui's agent starts torchrun
+    refused_here = "no_such_file.py (job.script): nothing was started" in done.stderr  # dstui's agent starts torchrun here
     assert said and (said[0].partition(": ")[2] in done.stdout + done.stderr or refused_here)
 
 
-def test_what_a_script_traps_exports_and_replaces_stays_its_own(tmp_path: Path) -> None:
+def test_traps_exports_and_exec_of_a_script_are_preserved(tmp_path: Path) -> None:
     text = """\
 trap 'echo bye $?' EXIT
 trap 'echo failed' ERR
@@ -101,7 +101,7 @@ exec deepspeed --num_gpus 2 train.py b
 
 
 def started(folder: Path, text: str) -> tuple[subprocess.Popen[str], JobFolder]:
-    """A script whose ranks wait for the file `go`, and its job."""
+    """Start a script whose ranks wait for the file `go`; return it and its job."""
     (folder / "train.py").write_text(WAITS)
     words = [*WORDS, "--", "bash", "-c", text]
     process = subprocess.Popen(words, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -109,7 +109,7 @@ def started(folder: Path, text: str) -> tuple[subprocess.Popen[str], JobFolder]:
     return process, JobFolder(next(folder.glob("dstui_runs/*")))
 
 
-def test_a_script_goes_on_where_dstui_run_itself_is_killed(tmp_path: Path) -> None:
+def test_script_continues_if_dstui_run_is_killed(tmp_path: Path) -> None:
     process, job = started(tmp_path, "deepspeed --num_gpus 2 train.py; echo status $?")
     process.kill()
     (tmp_path / "go").touch()
@@ -118,7 +118,7 @@ def test_a_script_goes_on_where_dstui_run_itself_is_killed(tmp_path: Path) -> No
     assert status is not None and status.state == "succeeded"
 
 
-def test_a_job_ends_where_its_stand_in_is_killed_and_the_script_sees_it(tmp_path: Path) -> None:
+def test_job_ends_if_its_stand_in_is_killed_and_the_script_notices(tmp_path: Path) -> None:
     process, job = started(tmp_path, "deepspeed --num_gpus 2 train.py; echo status $?")
     status = job.read_status()
     assert status is not None and status.owner is not None
@@ -128,7 +128,7 @@ def test_a_job_ends_where_its_stand_in_is_killed_and_the_script_sees_it(tmp_path
 
 
 @pytest.mark.parametrize("leaves", [False, True], ids=["to its end", "left before"])
-def test_each_launch_is_shown_on_the_run_screen_and_the_script_goes_on(leaves: bool, tmp_path: Path) -> None:
+def test_each_launch_is_shown_on_the_run_screen_and_the_script_continues(leaves: bool, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(WAITS)
     text = "deepspeed --num_gpus 2 train.py > out.txt; echo status $? >> out.txt; exit 4"
     terminal = Terminal([*WORDS, "--tui", "--", "bash", "-c", text], env=environment(), cwd=str(tmp_path))
@@ -136,7 +136,7 @@ def test_each_launch_is_shown_on_the_run_screen_and_the_script_goes_on(leaves: b
         terminal.wait("Ranks", "Log: all ranks", "running")
         if leaves:
             terminal.press("q")
-            terminal.wait("dstui stop")  # what is printed after the screen
+            terminal.wait("dstui stop")  # printed after the TUI has closed
         (tmp_path / "go").touch()
         assert terminal.exit_code() == 4
     finally:

@@ -1,4 +1,4 @@
-"""Shell text from nobody: 10,000 made-up and broken scripts are read without running anything, each in bounded time.
+"""10,000 generated and broken shell scripts are read without running anything, each in bounded time.
 
 pytest tests/long/test_shell_fuzz.py -s
 """
@@ -19,7 +19,7 @@ from tests.adopt.test_shell import SAME_AS_BASH
 
 INPUTS = 10_000
 SLOW = 5.0
-"""Seconds; the parser's own limit comes on top."""
+"""Seconds, besides the parser's own limit."""
 PIECES = (
     *(
         "deepspeed t.py",
@@ -83,8 +83,8 @@ PIECES = (
 )
 
 
-def made(random_: random.Random) -> str:
-    """A text: pieces put together, or a real script that is cut, doubled or has other bytes in it."""
+def random_text(random_: random.Random) -> str:
+    """Return a text: combined pieces, or a real script with parts cut, doubled or replaced."""
     if random_.random() < 0.5:
         return " ".join(random_.choice(PIECES) for _ in range(random_.randrange(1, 40)))
     text = random_.choice(list(SAME_AS_BASH.values()))
@@ -105,7 +105,7 @@ def test_ten_thousand_texts_are_read_and_nothing_is_run() -> None:
     sys.addaudithook(audit)
     outcomes, slowest, random_ = Counter[str](), 0.0, random.Random(29)
     for _ in range(INPUTS):
-        text = made(random_)
+        text = random_text(random_)
         begun = time.perf_counter()
         try:
             shell = read_shell(text, ShellContext("/work", "x.sh", parse=parse_inner), parse)

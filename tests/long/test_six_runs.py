@@ -1,4 +1,4 @@
-"""Six runs of the quickstart with different settings, from launch to a Markdown table of which was best, by keys in a terminal.
+"""Six runs of the quickstart with different settings, from launch to a Markdown table with the best one, by keys in a terminal.
 
     python -m pytest -n0 -s tests/long/test_six_runs.py
 
@@ -27,12 +27,12 @@ RUNS: tuple[dict[str, str], ...] = (
     {MICRO: "4"},
     {MICRO: "8", CLIP: "0.1"},
 )
-"""What is changed before each run; the rest stays as it was."""
+"""Changes before each run; all else stays."""
 COPIED = re.compile(rb"\x1b\]52;c;([A-Za-z0-9+/=]+)\x07")
 
 
 def press(terminal: Terminal, *keys: str) -> None:
-    """Press keys one after another, each once the screen has come to rest."""
+    """Press keys one after another, waiting for the screen to settle."""
     for key in keys:
         terminal.press(key)
         terminal.settle(0.15, timeout=1.0)
@@ -66,7 +66,7 @@ def rows_of(table: str) -> dict[str, Sequence[str]]:
     return {row[0].replace("\\", ""): row[1:] for row in cells}
 
 
-def test_six_runs_end_as_a_table_that_names_the_best(tmp_path: Path) -> None:
+def test_six_runs_give_a_table_that_names_the_best(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(find_plan("quickstart").read_text())
     homes = {f"XDG_{name}_HOME": str(tmp_path / name.lower()) for name in ("STATE", "CONFIG", "CACHE")}
     terminal = Terminal([sys.executable, "-m", "dstui", "plan.yaml"], 120, 40, homes, str(tmp_path))

@@ -1,4 +1,4 @@
-"""A site on the real SLURM with a colleague who is another Unix user: a template launched by keys, a violation refused, a failure found in the week's table.
+"""A site on the real SLURM with a colleague who is another Unix user: launch a template, refuse a violation, list the week's failures.
 
 python -m pytest -n0 -q tests/long/test_team.py
 """
@@ -56,7 +56,7 @@ class Team:
     slurm: slurming.Slurm
 
     def words(self, *words: str, colleague: bool = False) -> list[str]:
-        """A command line on the login host, of root or of the colleague in his folder."""
+        """Return a command line on the login host, of root or of the colleague in their folder."""
         home = self.place / "home" if colleague else self.place
         names = {
             "HOME": home,
@@ -92,7 +92,7 @@ def team() -> Iterator[Team]:
 
 
 def install(place: Path, version: str) -> None:
-    """dstui and its packages for every user: those of this environment, linked, under the system's Python."""
+    """Install dstui for every user: the packages of this environment, linked, under the system's Python."""
     subprocess.run([f"/usr/bin/{version}", "-m", "venv", "--without-pip", place / "venv"], check=True)
     packages = place / f"venv/lib/{version}/site-packages"
     subprocess.run(["cp", "-al", f"{sysconfig.get_path('purelib')}/.", packages], check=True)
@@ -112,7 +112,7 @@ def install(place: Path, version: str) -> None:
     os.chown(place / "home", COLLEAGUE, COLLEAGUE)
 
 
-def test_from_a_site_file_to_the_failures_of_the_week(team: Team) -> None:
+def test_site_file_leads_to_the_failures_of_the_week(team: Team) -> None:
     assert "launcher: sbatch" in team.dstui("site", "init").stdout
     assert team.dstui("site", "check").returncode == 0
     nodes = team.dstui("doctor", "--fleet", "all", "--deep")

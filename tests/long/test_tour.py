@@ -1,4 +1,4 @@
-"""The tour from start to end by keys in a terminal of 80x24, with real ranks; left and resumed at every kind of step (Show 2 of issue 33)."""
+"""The whole tour by keys in a terminal of 80x24, with real ranks; left and resumed at every kind of step."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ KEYS: dict[str, Sequence[str]] = {
     "home": ("escape", "escape", "f2"),
     "goodbye": ("q",),
 }
-"""What the panel says at each step, as somebody types it."""
+"""The keys that the panel names at each step, as a user types them."""
 MINUTES = 900.0
-"""Seconds for what a loaded machine does slowly: a training."""
+"""Seconds for slow actions on a loaded machine, such as a training."""
 
 
 def steps_from(name: str = "doctor") -> list[str]:
@@ -47,7 +47,7 @@ def steps_from(name: str = "doctor") -> list[str]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home in which nothing may appear."""
+    """Return a home folder that must stay empty."""
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
@@ -78,7 +78,7 @@ def head(name: str) -> str:
 
 
 def take(shown: Terminal, name: str) -> None:
-    """Do what the panel says, key by key, each after the screen has come to rest."""
+    """Do what the panel says, key by key, waiting for the screen to settle."""
     shown.wait(head(name), timeout=MINUTES)
     if name == "why-failed":
         shown.wait("Why it ended", timeout=MINUTES)
@@ -89,7 +89,7 @@ def take(shown: Terminal, name: str) -> None:
         shown.press(SEQUENCES.get(key, key))
 
 
-def test_from_the_doctor_to_a_plan_to_take_home(terminal: list[Terminal], tmp_path: Path, home: Path) -> None:
+def test_tour_leads_from_the_doctor_to_a_plan_to_take_home(terminal: list[Terminal], tmp_path: Path, home: Path) -> None:
     shown = begin(terminal, tmp_path, home)
     for name in steps_from():
         take(shown, name)
@@ -104,7 +104,7 @@ def test_from_the_doctor_to_a_plan_to_take_home(terminal: list[Terminal], tmp_pa
 LEFT_AT = ("doctor", "why", "launch", "ranks", "plot", "micro", "fail", "why-failed", "again", "compare")
 
 
-def test_left_and_resumed_at_any_point(terminal: list[Terminal], tmp_path: Path, home: Path) -> None:
+def test_tour_can_be_left_and_resumed_at_any_point(terminal: list[Terminal], tmp_path: Path, home: Path) -> None:
     shown = begin(terminal, tmp_path, home)
     for name in steps_from():
         if name in LEFT_AT:
@@ -123,7 +123,7 @@ def test_left_and_resumed_at_any_point(terminal: list[Terminal], tmp_path: Path,
 
 
 def back_to(shown: Terminal, name: str) -> None:
-    """Press the keys by which the panel leads back to where the step was: "first 8, then l"."""
+    """Press the keys by which the panel returns to the step, such as "first 8, then l"."""
     shown.settle(0.5, timeout=3)
     line = shown.text.splitlines()[0]
     if " first " in line:

@@ -1,4 +1,4 @@
-"""From a folder that holds just a script and its JSON or YAML to a finished training, in a real terminal: `dstui`, s, l, l."""
+"""From a folder with only a script and its JSON or YAML to a finished training, in a real terminal: `dstui`, s, l, l."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
 
 @pytest.mark.launcher
 @pytest.mark.parametrize("case", CASES)
-def test_a_script_and_its_configuration_train_from_the_screen(case: str, tmp_path: Path) -> None:
+def test_script_and_its_configuration_train_from_the_tui(case: str, tmp_path: Path) -> None:
     script, files = CASES[case]
     for name, text in {"train.py": script, **files}.items():
         (tmp_path / name).write_text(text)
@@ -139,7 +139,7 @@ def test_a_script_and_its_configuration_train_from_the_screen(case: str, tmp_pat
 
 
 @pytest.mark.launcher
-def test_a_student_and_its_teacher_train_from_the_screen(tmp_path: Path) -> None:
+def test_student_and_teacher_train_from_the_tui(tmp_path: Path) -> None:
     terminal = dstui(tmp_path, "distillation")
     try:
         trains(terminal)
@@ -150,7 +150,7 @@ def test_a_student_and_its_teacher_train_from_the_screen(tmp_path: Path) -> None
 
 @pytest.mark.launcher
 @pytest.mark.parametrize("name", LOOPS)
-def test_a_plain_loop_trains_by_keys_alone(name: str, tmp_path: Path) -> None:
+def test_plain_loop_trains_by_keys_alone(name: str, tmp_path: Path) -> None:
     text = LOOPS[name].text.replace("lr=1e-2", "lr=0.1").replace('"cuda"', '"cpu"')  # without GPUs
     longer = {"torch.randn(64, 4)": "torch.randn(256, 4)", "while i < 8": "while i < 64", "step in range(4)": "step in range(16)"}
     for few, many in longer.items():  # enough steps to learn
@@ -180,14 +180,14 @@ def test_a_plain_loop_trains_by_keys_alone(name: str, tmp_path: Path) -> None:
 
 
 def dstui(folder: Path, *words: str) -> Terminal:
-    """dstui in a folder, in a real terminal."""
+    """Start dstui in a folder, in a real terminal."""
     path = os.pathsep.join([str(releases.peft()), str(releases.accelerate()), os.environ.get("PYTHONPATH", "")])
     own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(folder / "state"), "HF_HOME": str(folder / "hub")}
     return Terminal([sys.executable, "-m", "dstui", *words], 120, 40, env=own, cwd=str(folder))
 
 
 def trains(terminal: Terminal) -> None:
-    """From the form to the end of the run."""
+    """Go from the form to the end of the run."""
     terminal.wait("1 · Machine", "8 Review")
     terminal.settle(0.5)
     terminal.press("8")
@@ -195,7 +195,7 @@ def trains(terminal: Terminal) -> None:
 
 
 def launches(terminal: Terminal) -> None:
-    """From Review to the end of the run."""
+    """Go from Review to the end of the run."""
     terminal.wait("launches it")
     terminal.press("l")
     terminal.wait("Ranks", "Log: all ranks")

@@ -1,4 +1,4 @@
-"""`dstui tune` on CPU ranks: the Plan that it finds beside an exhaustive measurement, and a tune that was killed.
+"""`dstui tune` on CPU ranks: the Plan that it finds compared to an exhaustive measurement, and a tune that was killed.
 
 python -m pytest -q -s tests/long/test_tune.py        half an hour on two cores; DSTUI_TUNE=loop takes one script of the three
 """
@@ -64,9 +64,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if os.environ.get("DSTUI_TUNE", name) == name])
-def test_the_plan_that_is_found_is_as_fast_as_the_best_of_all_in_a_third_of_the_time(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_found_plan_is_as_fast_as_the_best_in_a_third_of_the_time(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name != "loop":
         pytest.importorskip("accelerate")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
@@ -99,7 +97,7 @@ def test_the_plan_that_is_found_is_as_fast_as_the_best_of_all_in_a_third_of_the_
 
 
 def exhaustive(path: Path) -> list[Result]:
-    """Every stage with every micro-batch, each for all steps; the Plan as it is comes first."""
+    """Measure every stage with every micro-batch for all steps, the unchanged Plan first."""
     plan, machine = load(path.read_text(), str(path), str(path.parent)), probe()
     facts = read_models(plan)
     assert isinstance(facts, ModelFacts)
@@ -130,7 +128,7 @@ for step in range(1, 100_000):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_tune_that_was_ended_leaves_nothing_running_and_goes_on(number: signal.Signals, tmp_path: Path) -> None:
+def test_killed_tune_leaves_nothing_running_and_can_resume(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SLOW)
     (tmp_path / "plan.yaml").write_text(
         "version: 1\nname: mine\njob: {script: train.py, optimizer: script}\ncluster: {hosts: {localhost: 2}}\n"
@@ -160,4 +158,4 @@ def test_a_tune_that_was_ended_leaves_nothing_running_and_goes_on(number: signal
     assert found["candidates"][0]["seconds"] == before["results"][0]["seconds"] and found["candidates"][1]["job"] == "trial-3"
     assert len(list(tmp_path.glob("dstui_runs/*/tune.json"))) == 1
     third = subprocess.run([*command, "--budget", "1s"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert "resuming" not in third.stderr, "what is finished is not gone on with"
+    assert "resuming" not in third.stderr, "a finished tune is not resumed"

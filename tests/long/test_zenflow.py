@@ -1,4 +1,4 @@
-"""What is said of ZenFlow is what each release does: its own `deepspeed.initialize` and two steps, with its CPU Adam compiled first."""
+"""Statements about ZenFlow hold for each release: its own `deepspeed.initialize` and two steps, with its CPU Adam compiled first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPILE = "from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder()
 
 @pytest.fixture(scope="module", params=MOMENTS)
 def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ReferenceChecker]]:
-    """A release, and its `initialize`. The Adam of one release is not that of another, so each has a folder of its own for it."""
+    """Yield a release and its `initialize`. The compiled Adam differs between releases, so each has a separate folder for it."""
     path = installed(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("ops")))
@@ -33,7 +33,7 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("name", FLOWS)
-def test_zenflow_dies_when_it_is_said_to(name: str, release: tuple[str, ReferenceChecker]) -> None:
+def test_zenflow_fails_when_dstui_says_so(name: str, release: tuple[str, ReferenceChecker]) -> None:
     version, reference = release
     died = reference.validate(FLOWS[name], 1, steps=2)
     assert (died.when, died.ok) == (MOMENTS[version][name], MOMENTS[version][name] is None), died

@@ -1,4 +1,4 @@
-"""A machine with the GPUs that a test asks for: NVIDIA's library is a stand-in, everything else is the real thing."""
+"""A machine with the GPUs that a test needs: only NVIDIA's library is replaced."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dstui.machine.snapshot import Machine
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a stand-in for a current driver's library."""
+    """Return the folder of the fake library of a current driver."""
     return fakenvml.current(tmp_path_factory)
 
 
 @pytest.fixture
-def look(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
-    """Probe a system of systems.json, with further lines of the profile before its own: errors, delays, other answers."""
+def probe_system(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """Return a function that probes a system of systems.json, with profile lines that precede its own: errors, delays, other answers."""
 
     def probe_host(system: str, *lines: str, deadline: float = 20.0, driver: Path = library, serials: bool = False) -> Machine:
         profile = tmp_path / "profile"
@@ -38,7 +38,7 @@ def look(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look
 
 
 def _lines_of(program: str, deadline: float, *args: str, **more: Any) -> list[Line]:
-    """The tests with GPUs are about NVML: what else there is to find is looked up once."""
+    """Cache all probes but NVML's, which the tests with GPUs are about."""
     return child.run_lookup(program, deadline, *args, **more) if program == "nvml" else _beside_nvml(program)
 
 

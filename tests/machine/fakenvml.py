@@ -1,4 +1,4 @@
-"""Builds the stand-in for NVIDIA's driver library, and writes profiles for it from the systems in systems.json."""
+"""Build the fake NVIDIA driver library, and write its profiles from the systems in systems.json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from dstui.machine.snapshot import Machine
 
 Look = Callable[..., Machine]
-"""The fixture `look`: probe(system, *lines of the profile) -> Machine."""
+"""The fixture `probe_system`: probe_system(system, *lines of the profile) -> Machine."""
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "fakenvml.c"
@@ -53,7 +53,7 @@ MIB = 1 << 20
 
 
 def build(folder: Path, absent: Iterable[str] = ()) -> Path:
-    """Compile the library into `folder`, without the functions in `absent`, as an old driver lacks them; the folder."""
+    """Compile the library into `folder` without the functions in `absent`, which old drivers lack, and return the folder."""
     missing = set(absent)
     script = folder / "exports.map"
     script.write_text(
@@ -66,12 +66,12 @@ def build(folder: Path, absent: Iterable[str] = ()) -> Path:
 
 
 def current(factory: pytest.TempPathFactory) -> Path:
-    """The folder of the library of a current driver, compiled by the first process of the suite that wants it.
+    """Return the folder of the library of a current driver, compiled by the first test process that needs it.
 
-    Skips where there is no gcc, which `.ci/run` installs.
+    Skips without gcc, which `.ci/run` installs.
     """
     if not shutil.which("gcc"):
-        pytest.skip("no gcc: the stand-in for NVIDIA's library cannot be compiled")
+        pytest.skip("no gcc: the fake NVIDIA library cannot be compiled")
     of_all = factory.getbasetemp() if "PYTEST_XDIST_WORKER" not in os.environ else factory.getbasetemp().parent
     folder = of_all / "driver"
     folder.mkdir(exist_ok=True)
@@ -81,7 +81,7 @@ def current(factory: pytest.TempPathFactory) -> Path:
 
 
 def profile(name: str) -> str:
-    """The answers of a whole system."""
+    """Return the answers of a whole system."""
     system = SYSTEMS[name]
     rows = [row.split() for row in system["links"]]
     lines = ["= nvmlSystemGetDriverVersion - - 570.172.08", "= nvmlSystemGetNVMLVersion - - 13.570.172.08"]
@@ -93,7 +93,7 @@ def profile(name: str) -> str:
 
 
 def bus_id(gpu: int) -> str:
-    """The bus id of a GPU in every profile."""
+    """Return the bus id of a GPU, which is the same in every profile."""
     return f"0000:{0x10 + 8 * gpu:02x}:00.0"
 
 
@@ -142,7 +142,7 @@ def _gpu(system: dict[str, Any], gpu: int) -> list[str]:
 
 
 def _links(system: dict[str, Any], rows: list[list[str]], gpu: int) -> list[str]:
-    """The NVLinks of one GPU, one after the other to the peers or the switch; those that lead nowhere are down."""
+    """Return the NVLinks of a GPU, in order of peers or to the switch; links that lead nowhere are down."""
     _, _, _, count, version, speed, _, _ = MODELS[system["model"]]
     widths = {peer: int(cell[2:]) for peer, cell in enumerate(rows[gpu]) if cell.startswith("NV")}
     if system["wiring"] == "switch":
@@ -174,5 +174,5 @@ def _pair(system: dict[str, Any], rows: list[list[str]], gpu: int, other: int) -
 
 
 def rows_of(matrix: Sequence[Sequence[str]]) -> list[str]:
-    """A matrix as systems.json writes it."""
+    """Return a matrix in the format of systems.json."""
     return [" ".join(row) for row in matrix]

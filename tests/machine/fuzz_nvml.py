@@ -1,8 +1,8 @@
-"""A program of its own: takes the snapshot of one profile again and again, each time with another NVML call failing in another way.
+"""Take the snapshot of one profile repeatedly, each time with another NVML call failing in another way.
 
-    fuzz_nvml.py PROFILE FUNCTION…      with FAKENVML_PROFILE naming a file that may be written, and CODES the codes (else all)
+    fuzz_nvml.py PROFILE FUNCTION…      with FAKENVML_PROFILE naming a writable file, and CODES the codes (default: all)
 
-Prints one JSON line per case: [function, code, gpu, lines of the snapshot, or the traceback that got out].
+Prints one JSON line per case: [function, code, gpu, lines of the snapshot, or an uncaught traceback].
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 from dstui.machine import nvml
 
 CODES = [*range(1, 29), 999]
-"""Every nvmlReturn_t that nvml.h names."""
+"""Every nvmlReturn_t in nvml.h."""
 
 
 def snapshot(profile: str) -> list[object]:
-    """The lines that the program prints for a profile; a string where an exception gets out."""
+    """Return the lines that the program prints for a profile; a string if an exception escapes."""
     Path(os.environ["FAKENVML_PROFILE"]).write_text(profile)
     lines: list[object] = []
     nvml.emit = lambda kind, value: lines.append([kind, value])
@@ -32,7 +32,7 @@ def snapshot(profile: str) -> list[object]:
 
 
 def main() -> None:
-    """Every function, every code, every GPU."""
+    """Try every function, code and GPU."""
     profile = Path(sys.argv[1]).read_text()
     codes = [int(code) for code in os.environ.get("CODES", "").split()] or CODES
     gpus = [str(gpu) for gpu in range(int(os.environ["GPUS"]))]

@@ -1,4 +1,4 @@
-"""What `nvidia-smi -q -x` says of each GPU, in the terms of the snapshot: for holding the two against each other."""
+"""Convert the output of `nvidia-smi -q -x` to the snapshot's terms, to compare the two."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Field = tuple[str, Callable[[str], Any]]
 
 
 def switch(text: str) -> bool:
-    """Enabled or Disabled."""
+    """Convert Enabled or Disabled."""
     return text == "Enabled"
 
 
 def number(text: str) -> int:
-    """16x, 5, 41 C."""
+    """Convert 16x, 5 or 41 C."""
     return int(text.rstrip("x").split()[0])
 
 
 def bytes_of(text: str) -> int:
-    """81559 MiB."""
+    """Convert 81559 MiB."""
     return number(text) * MIB
 
 
 def bus_id(text: str) -> str:
-    """00000000:53:00.0 as the kernel writes it."""
+    """Convert 00000000:53:00.0 to the kernel's format."""
     return text.lower()[4:] if text.startswith("0000") else text.lower()
 
 
@@ -52,12 +52,12 @@ SHARED: dict[str, Field] = {
     "module_id": ("platformInfo/module_id", number),
     "c2c": ("c2c_mode", switch),
 }
-"""Field of the snapshot -> where nvidia-smi has it, and how it says it. What changes by the second is not among them."""
+"""Field of the snapshot -> its place in nvidia-smi's output and its conversion. Values that change by the second are left out."""
 NOTHING = ("N/A", "[N/A]", "None", "Not Active", "Requested functionality has been deprecated", "")
 
 
 def disagreements(xml: str, gpus: tuple[Gpu, ...]) -> list[str]:
-    """A sentence for each shared field in which the two differ; a fact that neither has is no difference."""
+    """Return a sentence for each shared field that differs; facts missing in both are equal."""
     told = ElementTree.fromstring(xml).findall("gpu")
     found = [] if len(told) == len(gpus) else [f"nvidia-smi lists {len(told)} GPUs, the snapshot {len(gpus)}"]
     for element, gpu in zip(told, gpus, strict=False):

@@ -1,4 +1,4 @@
-"""Whoever reads the snapshot or the records of a job finds at each field what it is: its unit, its clock, its shape."""
+"""Every field of the snapshot and of a job's records documents its content: unit, clock, format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXPLAINED_BY_ITS_NAME = {"state", "exit_code", "pid", "host", "workdir", "comman
 
 
 @pytest.mark.parametrize("module", ["machine/snapshot.py", "jobs/store/records.py"])
-def test_every_public_field_says_what_it_holds(module: str) -> None:
+def test_every_public_field_is_documented(module: str) -> None:
     text = (ROOT / module).read_text()
     lines, silent = text.splitlines(), []
     for found in ast.parse(text).body:

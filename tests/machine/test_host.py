@@ -1,4 +1,4 @@
-"""The host's facts, read from copies of /proc and /sys as containers, schedulers and large machines have them."""
+"""Facts about the host, read from copies of /proc and /sys of containers, schedulers and large machines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GIB = 1 << 30
 
 
 class Tree:
-    """A root folder to look at, and the host that is seen in it."""
+    """A root folder to probe, and the host found in it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -47,14 +47,14 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_an_empty_tree_is_a_host_of_which_little_is_known(tree: Tree) -> None:
+def test_empty_tree_is_a_host_with_few_facts(tree: Tree) -> None:
     host = tree.host()
     assert host.memory_total == Unknown("/proc/meminfo has no MemTotal")
     assert host.memory_limit is None and host.infiniband == () and host.container is None
     assert isinstance(host.numa, Unknown) and isinstance(host.pci_gpus, Unknown)
 
 
-def test_memory_is_the_machines_or_the_cgroups_where_that_is_less(tree: Tree) -> None:
+def test_memory_is_the_smaller_of_machine_and_cgroup(tree: Tree) -> None:
     tree.write(
         "/proc/meminfo", f"MemTotal: {64 * GIB // 1024} kB\nMemAvailable: {60 * GIB // 1024} kB\nHugePages_Total: 4\nHugepagesize: 2048 kB"
     )
@@ -65,7 +65,7 @@ def test_memory_is_the_machines_or_the_cgroups_where_that_is_less(tree: Tree) ->
     assert (host.memory_limit, host.memory, host.hugepages_total, host.hugepage_size) == (8 * GIB, 8 * GIB, 4, 2 << 20)
 
 
-def test_the_limit_that_a_scheduler_sets_on_a_parent_group_counts(tree: Tree) -> None:
+def test_limit_set_by_a_scheduler_on_a_parent_group_counts(tree: Tree) -> None:
     tree.write("/proc/self/cgroup", "0::/system.slice/job_77/step_0/user")
     tree.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory")
     tree.write("/sys/fs/cgroup/system.slice/job_77/step_0/user/memory.max", "max")
@@ -77,7 +77,7 @@ def test_the_limit_that_a_scheduler_sets_on_a_parent_group_counts(tree: Tree) ->
     assert (host.memory_limit, host.memory_limit_used, host.cpu_quota) == (32 * GIB, 5 * GIB, 4.0)
 
 
-def test_the_first_version_of_cgroups_writes_a_huge_number_for_no_limit(tree: Tree) -> None:
+def test_cgroup_v1_writes_a_huge_number_for_no_limit(tree: Tree) -> None:
     tree.write("/proc/self/cgroup", "9:memory:/kubepods/pod1\n3:cpu,cpuacct:/kubepods/pod1")
     tree.write("/sys/fs/cgroup/memory/memory.limit_in_bytes", 9223372036854771712)
     tree.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1")
@@ -88,7 +88,7 @@ def test_the_first_version_of_cgroups_writes_a_huge_number_for_no_limit(tree: Tr
     assert (tree.host().memory_limit, tree.host().cpu_quota) == (2 * GIB, 1.5)
 
 
-def test_a_numa_node_without_cpus_is_kept_as_one(tree: Tree) -> None:
+def test_numa_node_without_cpus_is_kept(tree: Tree) -> None:
     for node, cpus in ((0, "0-71"), (2, "")):
         tree.write(f"/sys/devices/system/node/node{node}/cpulist", cpus)
         tree.write(f"/sys/devices/system/node/node{node}/meminfo", f"Node {node} MemTotal: {GIB // 1024} kB")
@@ -98,7 +98,7 @@ def test_a_numa_node_without_cpus_is_kept_as_one(tree: Tree) -> None:
     assert [(node.id, node.cpus, node.memory, node.distances) for node in nodes] == [(0, "0-71", GIB, (10, 80)), (2, "", GIB, (10, 80))]
 
 
-def test_a_gpu_on_the_bus_is_seen_without_a_driver(tree: Tree) -> None:
+def test_gpu_on_the_bus_is_found_without_a_driver(tree: Tree) -> None:
     for bus, kind in (("0000:1b:00.0", "0x030200"), ("0000:c0:00.0", "0x068000"), ("0000:2f:00.0", "0x020000")):
         tree.write(f"/sys/bus/pci/devices/{bus}/vendor", "0x10de")
         tree.write(f"/sys/bus/pci/devices/{bus}/class", kind)
@@ -119,7 +119,7 @@ def test_a_gpu_on_the_bus_is_seen_without_a_driver(tree: Tree) -> None:
         ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.172.08  Release Build", "570.172.08", True),
     ],
 )
-def test_the_kernel_module_tells_its_version_without_nvml(tree: Tree, line: str, version: str, open_module: bool) -> None:
+def test_kernel_module_gives_its_version_without_nvml(tree: Tree, line: str, version: str, open_module: bool) -> None:
     tree.write("/proc/driver/nvidia/version", line)
     tree.write("/proc/modules", "nvidia_uvm 4694016 4 - Live\nnvidia_peermem 16384 0 - Live\next4 1 0 - Live")
     tree.write("/dev/nvidia0", "")
@@ -129,7 +129,7 @@ def test_the_kernel_module_tells_its_version_without_nvml(tree: Tree, line: str,
     assert driver.modules == ("nvidia_peermem", "nvidia_uvm") and driver.device_nodes == ("nvidia0", "nvidiactl")
 
 
-def test_infiniband_and_roce_ports_are_told_apart(tree: Tree) -> None:
+def test_infiniband_and_roce_ports_are_distinguished(tree: Tree) -> None:
     for device, layer, rate in (("mlx5_0", "InfiniBand", "400 Gb/sec (4X NDR)"), ("mlx5_bond_0", "Ethernet", "200 Gb/sec (4X HDR)")):
         for name, text in (("state", "4: ACTIVE"), ("rate", rate), ("link_layer", layer)):
             tree.write(f"/sys/class/infiniband/{device}/ports/1/{name}", text)
@@ -142,7 +142,7 @@ def test_infiniband_and_roce_ports_are_told_apart(tree: Tree) -> None:
     ]
 
 
-def test_interfaces_tell_speed_kind_and_the_way_out(tree: Tree) -> None:
+def test_interfaces_have_speed_kind_and_default_route(tree: Tree) -> None:
     for name, speed in (("eth0", "100000"), ("docker0", "-1"), ("lo", "")):
         tree.write(f"/sys/class/net/{name}/operstate", "up")
         tree.write(f"/sys/class/net/{name}/speed", speed)
@@ -165,13 +165,13 @@ def test_interfaces_tell_speed_kind_and_the_way_out(tree: Tree) -> None:
         ({"/proc/1/cgroup": "0::/init.scope"}, {}, None),
     ],
 )
-def test_the_kind_of_container_is_recognised(tree: Tree, files: dict[str, str], environment: dict[str, str], container: Any) -> None:
+def test_kind_of_container_is_recognised(tree: Tree, files: dict[str, str], environment: dict[str, str], container: Any) -> None:
     for path, text in files.items():
         tree.write(path, text)
     assert tree.host(**environment).container == container
 
 
-def test_a_slurm_allocation_and_steering_variables_are_kept_but_no_secrets(tree: Tree) -> None:
+def test_slurm_allocation_and_relevant_variables_are_kept_without_secrets(tree: Tree) -> None:
     host = tree.host(
         SLURM_JOB_ID="77", SLURM_NNODES="2", SLURM_JOB_USER="jo", NCCL_IB_DISABLE="1", CUDA_VISIBLE_DEVICES="2,3", HF_TOKEN="hf_secret"
     )
@@ -186,7 +186,7 @@ def test_wsl_is_recognised_by_its_kernel(tree: Tree) -> None:
     assert tree.host().wsl is True
 
 
-def test_each_file_system_is_listed_once_and_local_ones_come_first(tree: Tree, tmp_path: Path) -> None:
+def test_each_file_system_is_listed_once_and_local_ones_first(tree: Tree, tmp_path: Path) -> None:
     entries = [
         f"30 1 0:50 / {tmp_path} rw - nfs4 server:/home rw",
         "31 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw",
@@ -209,7 +209,7 @@ def test_each_file_system_is_listed_once_and_local_ones_come_first(tree: Tree, t
     assert isinstance(disks[0].free, int) and isinstance(disks[1].free, int)
 
 
-def test_a_file_system_without_room_for_anything_is_not_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_system_without_space_is_not_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = {"/": 1 << 40, "/secrets": 4096, "/mnt/answers-not": {"unknown": "stale file handle"}}
     listed = [{"mount": mount, "filesystem": "tmpfs", "local": True} for mount in sizes]
     monkeypatch.setattr(host, "disks", lambda: listed)
@@ -220,7 +220,7 @@ def test_a_file_system_without_room_for_anything_is_not_listed(monkeypatch: pyte
     assert [disk["mount"] for disk in disks] == ["/", "/mnt/answers-not"]
 
 
-def test_the_programs_that_look_are_python_3_8_and_need_nothing_of_dstui() -> None:
+def test_probe_programs_are_python_3_8_and_independent_of_dstui() -> None:
     folder = Path(sys.modules["dstui.machine"].__file__ or "").parent
     for name in ("host", "software", "nvml"):
         source = (folder / f"{name}.py").read_text()

@@ -1,4 +1,4 @@
-"""The stream of GPU states over the stand-in for the driver's library."""
+"""The stream of GPU states, over the fake driver library."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def live(environment: dict[str, str]) -> Iterator[Live]:
         yield stream
 
 
-def test_states_come_by_themselves_and_refresh_the_machine(live: Live, look: Look) -> None:
-    machine = look("rtx3090-pair", "= nvmlDeviceGetTemperature - - 99")
+def test_states_arrive_and_refresh_the_machine(live: Live, probe_system: Look) -> None:
+    machine = probe_system("rtx3090-pair", "= nvmlDeviceGetTemperature - - 99")
     states = wait_for(live.poll)
     assert isinstance(states, dict) and sorted(states) == [0, 1]
     assert isinstance(states[1], GpuState) and states[1].memory_used == 601 * MIB and states[1].power == 87.5
     again = update_states(machine, states)
     assert (machine.gpus[0].temperature, again.gpus[0].temperature) == (99, 35)
     assert again.gpus[0].name == machine.gpus[0].name and again.links == machine.links
-    assert wait_for(live.poll), "there is no end to them"
+    assert wait_for(live.poll), "the stream is endless"
     assert live.problem is None
 
 
-def test_a_driver_that_does_not_start_is_said(environment: dict[str, str], tmp_path: Path) -> None:
+def test_failing_driver_is_reported(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "live").write_text("! nvmlInitWithFlags - - 9\n")
     with Live(0.05, environment) as stream:
         wait_for(lambda: stream.problem == Unknown("NVML is not there"))
@@ -54,7 +54,7 @@ def test_a_driver_that_does_not_start_is_said(environment: dict[str, str], tmp_p
 
 
 @pytest.mark.deadline
-def test_a_driver_that_hangs_is_noticed(environment: dict[str, str], tmp_path: Path) -> None:
+def test_hanging_driver_is_detected(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "live").write_text("~ nvmlDeviceGetPowerUsage 1 - 600000\n" + fakenvml.profile("rtx3090-pair"))
     with Live(0.05, environment) as stream:
         wait_for(lambda: stream.problem is not None)
@@ -64,7 +64,7 @@ def test_a_driver_that_hangs_is_noticed(environment: dict[str, str], tmp_path: P
     assert time.monotonic() - began < 60, "closing does not wait for the driver"
 
 
-def test_the_child_ends_with_whoever_started_it(environment: dict[str, str]) -> None:
+def test_child_ends_with_its_parent(environment: dict[str, str]) -> None:
     code = "import time\nfrom dstui.machine.live import Live\nlive = Live(0.05)\nprint(live.pid, flush=True)\ntime.sleep(600)"
     owner = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
     assert owner.stdout

@@ -1,4 +1,4 @@
-"""`dstui machine` as it is typed."""
+"""`dstui machine` on the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def four_a100(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("FAKENVML_PROFILE", str(profile))
 
 
-def test_the_report_shows_gpus_links_islands_host_and_software(four_a100: None) -> None:
+def test_report_shows_gpus_links_islands_host_and_software(four_a100: None) -> None:
     ran = dstui()
     assert ran.returncode == 0 and ran.stderr == ""
     assert ran.stdout.startswith("4 x A100 80GB, 2 NVLink pairs\ndriver 570.172.08, CUDA up to 12.8\n")
@@ -45,7 +45,7 @@ def test_json_is_the_snapshot(four_a100: None) -> None:
     assert data["islands"] == [[0, 1], [2, 3]]
 
 
-def test_a_saved_snapshot_works_elsewhere(four_a100: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_snapshot_works_elsewhere(four_a100: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = tmp_path / "machine.json"
     assert dstui("--save", str(saved)).returncode == 0
     monkeypatch.delenv("FAKENVML_PROFILE")
@@ -53,7 +53,7 @@ def test_a_saved_snapshot_works_elsewhere(four_a100: None, tmp_path: Path, monke
     assert ran.stdout.startswith("4 x A100 80GB, 2 NVLink pairs\nfrom the snapshot machine.json\n")
 
 
-def test_a_snapshot_does_not_replace_another_file_unasked(tmp_path: Path) -> None:
+def test_snapshot_does_not_overwrite_another_file_unasked(tmp_path: Path) -> None:
     taken = tmp_path / "notes.txt"
     taken.write_text("mine\n")
     ran = dstui("--save", str(taken))
@@ -64,23 +64,23 @@ def test_a_snapshot_does_not_replace_another_file_unasked(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "folder"])
-def test_what_stands_in_the_way_is_told_before_the_machine_is_looked_at(
+def test_obstacle_is_reported_before_the_probe(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine\n")
     (tmp_path / "folder").mkdir()
-    monkeypatch.setattr("dstui.commands.machine.probe", lambda *_, **__: pytest.fail("it was looked at"))
+    monkeypatch.setattr("dstui.commands.machine.probe", lambda *_, **__: pytest.fail("the machine was probed"))
     assert main(["machine", "--save", str(tmp_path / name)]) == 2
     assert name in capsys.readouterr().err
 
 
-def test_an_unreadable_machine_file_is_a_sentence_and_two(tmp_path: Path) -> None:
+def test_unreadable_machine_file_gives_a_message_and_status_2(tmp_path: Path) -> None:
     ran = dstui("--machine", str(tmp_path / "none.txt"))
     assert ran.returncode == 2 and ran.stdout == ""
     assert ran.stderr.startswith("dstui: ") and "no such file" in ran.stderr
 
 
-def test_a_machine_whose_driver_does_not_start_says_why(four_a100: None, tmp_path: Path) -> None:
+def test_machine_with_a_failing_driver_says_why(four_a100: None, tmp_path: Path) -> None:
     (tmp_path / "profile").write_text("! nvmlInitWithFlags - - 18\n")
     ran = dstui()
     assert ran.returncode == 0
@@ -88,12 +88,12 @@ def test_a_machine_whose_driver_does_not_start_says_why(four_a100: None, tmp_pat
     assert "NVIDIA driver: the driver's library and kernel module have different versions: reboot, or reload the driver\n" in ran.stdout
 
 
-def test_serial_numbers_are_in_the_snapshot_only_where_they_are_asked_for(four_a100: None) -> None:
+def test_serial_numbers_are_only_included_on_request(four_a100: None) -> None:
     assert json.loads(dstui("--json").stdout)["gpus"][1]["serial"] == {"unknown": "left out by default"}
     assert json.loads(dstui("--json", "--full").stdout)["gpus"][1]["serial"] == "1650900000001"
 
 
-def test_a_snapshot_names_no_user() -> None:
+def test_snapshot_names_no_user() -> None:
     data = {
         "environment": {"HF_HOME": "/home/jo/hf", "TMP": "/scratch/jo/tmp", "X": "/home/jones"},
         "disks": [{"mount": "/home/jo"}, {"free": 7}],
@@ -104,7 +104,7 @@ def test_a_snapshot_names_no_user() -> None:
 
 
 def watched(*words: str, lines: int) -> list[str]:
-    """The first lines of `dstui machine --watch`, whose reader then goes."""
+    """Return the first lines of `dstui machine --watch`, then close the pipe."""
     argv = [sys.executable, "-m", "dstui", "machine", "--watch", "0.2", *words]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -114,16 +114,16 @@ def watched(*words: str, lines: int) -> list[str]:
     return read
 
 
-def test_the_load_is_told_line_by_line_until_the_reader_goes(four_a100: None) -> None:
+def test_load_is_printed_line_by_line_until_the_pipe_closes(four_a100: None) -> None:
     last = json.loads(watched("--json", lines=8)[-1])
     assert [load["name"] for load in last["loads"]] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3", "CPU and RAM"]
     assert last["loads"][0]["capacity"] == 80 * 1024**3
     assert last["gpus_unknown"] is None
 
 
-def test_without_gpus_the_load_is_that_of_cpu_and_ram_and_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_load_without_gpus_is_cpu_and_ram_with_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     last = watched(lines=12)[-1]
     assert "CPU and RAM" in last
     assert " GB of " in last or " MB of " in last
-    assert "GPUs n/a: NVML is not there" in last or "GPU 0" in last  # where there are GPUs, they are told
+    assert "GPUs n/a: NVML is not there" in last or "GPU 0" in last  # GPUs of this machine are listed if there are any

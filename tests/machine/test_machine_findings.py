@@ -1,4 +1,4 @@
-"""Advice on the systems of systems.json: each piece where it belongs, and nowhere else."""
+"""Findings on the systems of systems.json: each rule triggers where it applies, and nowhere else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIB = 1 << 30
 
 
 def system(name: str, **host: Any) -> Machine:
-    """A system as a healthy Machine, built from its recorded matrix."""
+    """Return a system as a healthy Machine, built from its recorded matrix."""
     facts = fakenvml.SYSTEMS[name]
     model, mib, capability, count, _, speed, generation, watts = fakenvml.MODELS[facts["model"]]
     links = tuple(tuple(row.split()) for row in facts["links"])
@@ -76,7 +76,7 @@ def one(machine: Machine, code: str, **requirement: Any) -> MachineFinding:
     return findings[0]
 
 
-def test_every_rule_about_the_machine_has_a_title_a_source_and_a_test() -> None:
+def test_every_machine_rule_has_title_source_and_test() -> None:
     check_machine(system("dgx-h100"))
     mine = Path(__file__).read_text()
     for code, machine_rule in ((code, known) for code, known in RULES.items() if isinstance(known, MachineRule)):
@@ -85,11 +85,11 @@ def test_every_rule_about_the_machine_has_a_title_a_source_and_a_test() -> None:
 
 
 @pytest.mark.parametrize("name", fakenvml.SYSTEMS)
-def test_a_healthy_system_with_a_plain_job_gets_no_error(name: str) -> None:
+def test_healthy_system_with_a_plain_job_gets_no_error(name: str) -> None:
     assert [finding for finding in check_machine(system(name)) if finding.level == "error"] == []
 
 
-def test_a_machine_without_gpus_gets_no_advice_on_gpus() -> None:
+def test_machine_without_gpus_gets_no_findings_on_gpus() -> None:
     assert check_machine(Machine(source="this machine", host=Host(shm_total=GIB * 8))) == []
     assert check_machine(Machine.unprobed()) == []
 
@@ -107,22 +107,22 @@ def test_gpus_on_the_bus_without_a_driver_are_named() -> None:
     assert found(Machine(driver=driver, host=Host(pci_gpus=())), "MC001") == []
 
 
-def test_a_port_that_is_taken_is_named_with_a_way_out() -> None:
+def test_taken_port_is_named_with_an_alternative() -> None:
     machine = Machine(host=Host(ports=(22, 29500)))
     finding = one(machine, "MC021", port=29500)
     assert "port 29500" in finding.message and finding.sets == (("cluster.master_port", None),)
     assert found(machine, "MC021", port=29501) == found(machine, "MC021") == found(Machine.unprobed(), "MC021", port=29500) == []
 
 
-def test_a_lost_gpu_blocks_every_job_of_the_machine() -> None:
+def test_lost_gpu_blocks_every_job_of_the_machine() -> None:
     machine = with_gpu(system("dgx-h100"), 3, problem="the GPU is lost: it fell off the bus")
     finding = one(machine, "MC002", gpus=(0, 1))
     assert finding.level == "error" and "GPU 3" in finding.message and "hide it" in finding.fix
 
 
 @pytest.mark.parametrize(("name", "words"), [("dgx-h100", "tensor parallelism up to 7 is cheap"), ("rtx3090-pair", "")])
-def test_nothing_is_advised_with_a_lost_gpu(name: str, words: str) -> None:
-    """It is lost while its links still stand in the matrix, and, in a snapshot that was edited, in the islands too."""
+def test_nothing_is_recommended_with_a_lost_gpu(name: str, words: str) -> None:
+    """The lost GPU still has links in the matrix and, in an edited snapshot, in the islands."""
     whole = system(name)
     machine = with_gpu(whole, 1, problem="the GPU is lost: it fell off the bus")
     assert all(1 not in island.gpus or island.kind == "single" for island in machine.islands)
@@ -132,41 +132,41 @@ def test_nothing_is_advised_with_a_lost_gpu(name: str, words: str) -> None:
         assert "GPU 1 cannot be used" in one(one_of_them, "MC002").message
 
 
-def test_links_that_are_up_while_peer_to_peer_is_refused_point_to_fabric_manager() -> None:
+def test_active_links_without_peer_to_peer_point_to_fabric_manager() -> None:
     machine = system("dgx-a100")
     refused = tuple(tuple("X" if i == j else "NS" for j in range(8)) for i in range(8))
     finding = one(replace(machine, p2p={"nvlink": refused}), "MC003")
     assert finding.level == "error" and "GPUs 0 and 1 and 27 other pairs" in finding.message and "fabricmanager" in finding.fix
 
 
-def test_a_fabric_that_is_not_completed_blocks() -> None:
+def test_incomplete_fabric_blocks() -> None:
     machine = with_gpu(system("dgx-h100"), 2, fabric=Fabric(state="in progress", status=0))
     assert one(machine, "MC004").message == "the NVSwitch fabric of GPU 2 is in progress"
 
 
-def test_links_that_are_down_on_one_gpu_are_counted() -> None:
+def test_inactive_links_of_one_gpu_are_counted() -> None:
     machine = with_gpu(system("dgx-h100"), 5, nvlink=NvLink(count=18, active=16, switched=16))
     assert one(machine, "MC005").message == "GPU 5 has 16 of 18 NVLinks up, its neighbours 18"
     assert found(with_gpu(machine, 0, mig=True), "MC005") == [], "in MIG mode links read as down"
     assert found(system("a6000-pair-and-one"), "MC005") == [], "a card without a bridge is no fault"
 
 
-def test_mig_slices_and_pending_changes_are_told() -> None:
+def test_mig_slices_and_pending_changes_are_reported() -> None:
     assert "MIG-" in one(with_gpu(system("dgx-a100"), 0, mig=True, mig_pending=True), "MC006").fix
     assert one(with_gpu(system("dgx-a100"), 1, mig_pending=True), "MC006").level == "info"
 
 
-def test_a_forbidding_compute_mode_is_an_error_an_exclusive_one_a_note() -> None:
+def test_prohibited_compute_mode_is_an_error_and_exclusive_a_note() -> None:
     assert one(with_gpu(system("l40s-vm"), 0, compute_mode="prohibited"), "MC007").level == "error"
     assert one(with_gpu(system("l40s-vm"), 0, compute_mode="exclusive process"), "MC007").level == "info"
 
 
-def test_a_narrow_slot_is_a_warning_on_metal_and_a_note_in_the_cloud() -> None:
+def test_narrow_slot_is_a_warning_on_metal_and_a_note_in_the_cloud() -> None:
     assert one(with_gpu(system("l40s-8"), 4, pcie_width=8), "MC008").level == "warning"
     assert one(with_gpu(system("l40s-8", virtual_machine=True), 4, pcie_width=8), "MC008").level == "info"
 
 
-def test_different_gpus_are_told_with_the_larger_group() -> None:
+def test_different_gpus_are_reported_with_the_larger_group() -> None:
     machine = with_gpu(system("rtx4090-8"), 7, name="NVIDIA GeForce RTX 3060", memory_total=12 * GIB)
     finding = one(machine, "MC009")
     assert finding.sets == (("cluster.include", "localhost:0,1,2,3,4,5,6"),)
@@ -179,19 +179,19 @@ def test_throttling_and_power_caps_make_stragglers() -> None:
     assert found(with_gpu(system("l40s-8"), 1, throttle=("power cap",)), "MC010") == []
 
 
-def test_where_there_is_no_peer_to_peer_nothing_is_to_be_set() -> None:
+def test_nothing_needs_setting_without_peer_to_peer() -> None:
     finding = one(system("rtx4090-8"), "MC011")
     assert "CNS" in finding.message and finding.fix.startswith("set nothing") and finding.sets == ()
     assert found(system("l40s-8"), "MC011") == []
 
 
-def test_an_iommu_matters_on_bare_metal_over_pcie_only() -> None:
+def test_iommu_matters_only_on_bare_metal_over_pcie() -> None:
     assert "ACS" in one(system("l40s-8", iommu=True), "MC012").fix
     assert found(system("l40s-8", iommu=True, virtual_machine=True), "MC012") == []
     assert found(system("dgx-h100", iommu=True), "MC012") == []
 
 
-def test_a_small_dev_shm_is_enlarged_as_the_container_allows() -> None:
+def test_small_dev_shm_is_enlarged_as_the_container_allows() -> None:
     finding = one(system("dgx-h100", shm_total=64 << 20, container="docker"), "MC013")
     assert finding.message == "/dev/shm has 64 MB for 8 ranks" and "--shm-size" in finding.fix
     assert "emptyDir" in one(system("dgx-h100", shm_total=64 << 20, container="kubernetes"), "MC013").fix
@@ -210,7 +210,7 @@ def test_a_small_dev_shm_is_enlarged_as_the_container_allows() -> None:
         (None, None, "570.86", None),
     ],
 )
-def test_torch_and_driver_must_fit(torch: str | None, cuda: str | None, driver: str, words: str | None) -> None:
+def test_torch_and_driver_must_be_compatible(torch: str | None, cuda: str | None, driver: str, words: str | None) -> None:
     software = Software(torch=torch, torch_cuda=cuda, torch_hip=None)
     machine = replace(system("dgx-h100"), software=software, driver=Driver(state="ok", version=driver, cuda="12.8"))
     messages = [finding.message for finding in found(machine, "MC014")]
@@ -218,10 +218,10 @@ def test_torch_and_driver_must_fit(torch: str | None, cuda: str | None, driver: 
     assert words is None or words in messages[0]
 
 
-def test_another_interpreter_of_the_job_is_not_judged_by_this_ones_torch() -> None:
+def test_another_interpreter_is_not_judged_by_this_ones_torch() -> None:
     machine = replace(system("dgx-h100"), software=Software(torch="2.13.0+cpu", torch_cuda=None, torch_hip=None))
     assert found(machine, "MC014", other_python=True) == []
-    assert found(machine, "MC014", environment={"DS_ACCELERATOR": "cpu"}) == [], "who asks for the CPU may have it"
+    assert found(machine, "MC014", environment={"DS_ACCELERATOR": "cpu"}) == [], "a job that asks for the CPU is fine"
     assert found(machine, "MC014")
 
 
@@ -230,11 +230,11 @@ def test_several_gpus_under_wsl_are_a_warning() -> None:
     assert found(system("l40s-vm", wsl=True), "MC015") == []
 
 
-def test_a_view_through_a_small_allocation_is_not_trusted() -> None:
+def test_view_from_a_small_allocation_is_not_trusted() -> None:
     assert "GPUs 0, 1, 2 and 3" in one(system("h200-one-core-step"), "MC016").message
 
 
-def test_only_the_fast_ports_of_mixed_adapters_are_named_to_nccl() -> None:
+def test_only_fast_ports_of_mixed_adapters_are_given_to_nccl() -> None:
     ports = (
         *(IbPort(device=f"mlx5_{n}", port=1, state="ACTIVE", gbps=400.0, link_layer="InfiniBand") for n in (0, 1)),
         IbPort(device="mlx5_bond_0", port=1, state="ACTIVE", gbps=200.0, link_layer="Ethernet"),
@@ -246,13 +246,13 @@ def test_only_the_fast_ports_of_mixed_adapters_are_named_to_nccl() -> None:
     assert found(system("h200-rails", infiniband=ports), "MC017", nodes=1) == []
 
 
-def test_a_flat_virtual_machine_tells_nothing_by_distance() -> None:
+def test_flat_virtual_machine_gives_nothing_by_distance() -> None:
     assert found(system("v100-cube-mesh-vm", virtual_machine=True), "MC018")
     assert found(system("a10g-vm", virtual_machine=True), "MC018")
     assert found(system("rtx4090-8", virtual_machine=True), "MC018") == [], "two sockets explain it"
 
 
-def test_a_rack_of_nvlink_is_one_domain() -> None:
+def test_nvlink_rack_is_one_domain() -> None:
     machine = system("gb200-tray")
     for index in range(4):
         machine = with_gpu(machine, index, fabric=Fabric(state="completed", status=0, cluster="6b1c" + "0" * 28, clique=2))
@@ -260,14 +260,14 @@ def test_a_rack_of_nvlink_is_one_domain() -> None:
     assert found(with_gpu(system("dgx-h100"), 0, fabric=Fabric(state="completed", status=0, cluster="0" * 32, clique=0)), "MC019") == []
 
 
-def test_failing_memory_is_a_warning_for_those_who_use_it() -> None:
+def test_failing_memory_is_a_warning_for_its_users() -> None:
     sick = with_gpu(system("dgx-h100"), 3, memory_errors=2)
     assert "2 uncorrected memory errors" in one(sick, "MC020").message
     assert found(sick, "MC020", gpus=(0, 1)) == []
     assert "replace rows" in one(with_gpu(system("dgx-h100"), 3, memory_errors=0, remap_pending=True), "MC020").message
 
 
-# -- variables that guides tell people to set
+# -- variables that guides recommend
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_nccl_ib_disable_costs_the_adapters_of_a_cluster() -> None:
         ("^docker", "info", "nothing here"),
     ],
 )
-def test_nccl_socket_ifname_is_judged_by_the_interfaces(value: str, level: str, words: str) -> None:
+def test_nccl_socket_ifname_is_checked_against_the_interfaces(value: str, level: str, words: str) -> None:
     nics = (
         Nic(name="docker0", state="up", virtual=True, speed=10000),
         Nic(name="eth0", state="up", speed=100000),
@@ -318,7 +318,7 @@ def test_nccl_socket_ifname_is_judged_by_the_interfaces(value: str, level: str, 
     assert finding.level == level and words in finding.why
 
 
-def test_a_variable_that_is_set_in_the_shell_counts_too() -> None:
+def test_variable_set_in_the_shell_counts() -> None:
     assert one(system("dgx-h100", environment={"NCCL_P2P_DISABLE": "1"}), "MC101").path == "cluster.env"
 
 
@@ -333,13 +333,13 @@ def test_a_variable_that_is_set_in_the_shell_counts_too() -> None:
         ("0,1", False, None),
     ],
 )
-def test_what_the_launcher_makes_of_visible_devices_is_said(value: str, filtered: bool, words: str | None) -> None:
+def test_launchers_use_of_visible_devices_is_reported(value: str, filtered: bool, words: str | None) -> None:
     findings = found(system("dgx-h100"), "MC105", environment={"CUDA_VISIBLE_DEVICES": value}, filtered=filtered)
     assert len(findings) == (words is not None)
     assert words is None or words in findings[0].message
 
 
-def test_another_device_order_matters_where_the_gpus_differ() -> None:
+def test_other_device_order_matters_with_different_gpus() -> None:
     machine = with_gpu(system("rtx3090-pair"), 1, name="NVIDIA T400")
     assert one(machine, "MC106", environment={"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}).sets == (
         ("cluster.env.CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
@@ -365,12 +365,12 @@ def test_another_device_order_matters_where_the_gpus_differ() -> None:
         ("power9-v100-pairs", 2, (0, 1)),
     ],
 )
-def test_the_best_joined_gpus_are_chosen(name: str, count: int, gpus: tuple[int, ...]) -> None:
+def test_best_connected_gpus_are_chosen(name: str, count: int, gpus: tuple[int, ...]) -> None:
     choice = choose(system(name), count)
     assert choice and choice.gpus == gpus
 
 
-def test_free_gpus_go_before_well_joined_ones_and_broken_ones_are_never_chosen() -> None:
+def test_free_gpus_precede_well_connected_ones_and_broken_ones_are_excluded() -> None:
     machine = with_gpu(system("a100-pcie-bridged-pairs"), 1, memory_used=70 * GIB)
     choice = choose(machine, 2)
     assert choice and choice.gpus == (2, 3)
@@ -379,14 +379,14 @@ def test_free_gpus_go_before_well_joined_ones_and_broken_ones_are_never_chosen()
     assert choose(broken, 4) is None
 
 
-def test_a_badly_joined_choice_is_improved() -> None:
+def test_badly_connected_choice_is_improved() -> None:
     finding = one(system("a100-pcie-bridged-pairs"), "MC201", gpus=(0, 2))
     assert finding.sets == (("cluster.include", "localhost:0,1"),)
     assert found(system("a100-pcie-bridged-pairs"), "MC201", gpus=(2, 3)) == []
-    assert found(system("dgx-h100"), "MC201", gpus=(1, 4, 6)) == [], "behind switches any set is as good"
+    assert found(system("dgx-h100"), "MC201", gpus=(1, 4, 6)) == [], "behind switches all sets are equal"
 
 
-def test_a_busy_gpu_is_named_with_its_process_and_left_out() -> None:
+def test_busy_gpu_is_named_with_its_process_and_excluded() -> None:
     machine = with_gpu(system("dgx-h100"), 2, memory_used=73 * GIB, processes=(GpuProcess(pid=4711, name="python"),))
     finding = one(machine, "MC202")
     assert finding.message == "GPU 2 is busy: 73 GB in use, pid 4711 (python)"
@@ -394,12 +394,12 @@ def test_a_busy_gpu_is_named_with_its_process_and_left_out() -> None:
     assert found(machine, "MC202", gpus=(0, 1)) == []
 
 
-def test_a_job_over_several_islands_is_told_which_one_is_whole() -> None:
+def test_job_across_islands_is_told_which_island_fits() -> None:
     assert one(system("a100-pcie-bridged-pairs"), "MC203").sets == (("cluster.include", "localhost:0,1"),)
     assert found(system("l40s-8"), "MC203") == [] == found(system("dgx-h100"), "MC203")
 
 
-def test_a_second_partition_pays_over_several_hosts_only() -> None:
+def test_second_partition_pays_only_on_several_hosts() -> None:
     path = "deepspeed.zero_optimization.zero_hpz_partition_size"
     assert one(system("dgx-h100"), "MC204", stage=3, nodes=4).sets == ((path, 8),)
     assert "1.8 GB more per GPU" in one(system("dgx-h100"), "MC204", stage=3, nodes=4, params=7e9).why
@@ -409,7 +409,7 @@ def test_a_second_partition_pays_over_several_hosts_only() -> None:
     assert found(system("dgx-h100"), "MC204", stage=3) == [] == found(system("dgx-h100"), "MC204", stage=3, nodes=2, hpz=8)
 
 
-def test_parallel_groups_stay_within_what_nvlink_joins() -> None:
+def test_parallel_groups_stay_within_nvlink() -> None:
     assert found(system("dgx-h100"), "MC205", tensor_parallel=8) == []
     assert "GPUs 0, 1, 2 and 3 into one group" in one(system("a100-pcie-bridged-pairs"), "MC205", tensor_parallel=4).message
     assert found(system("a100-pcie-bridged-pairs"), "MC205", tensor_parallel=2) == []
@@ -425,7 +425,7 @@ def test_stage_3_over_pcie_is_a_last_resort() -> None:
     assert found(system("dgx-h100"), "MC206", stage=3) == [] == found(system("rtx4090-8"), "MC206", stage=2)
 
 
-def test_overlap_is_turned_on_with_smaller_buckets_on_small_gpus() -> None:
+def test_overlap_is_enabled_with_smaller_buckets_on_small_gpus() -> None:
     zero = "deepspeed.zero_optimization"
     assert one(system("dgx-h100"), "MC207", stage=2).sets == ((f"{zero}.overlap_comm", True),)
     assert (f"{zero}.reduce_bucket_size", 200000000) in one(system("rtx4090-8"), "MC207", stage=1).sets
@@ -443,7 +443,7 @@ def test_overlap_is_turned_on_with_smaller_buckets_on_small_gpus() -> None:
         ("a100-pcie-bridged-pairs", 104, 0),
     ],
 )
-def test_deepspeeds_own_binding_is_simulated(name: str, cores: int, far: int) -> None:
+def test_deepspeeds_binding_is_simulated(name: str, cores: int, far: int) -> None:
     machine = system(name)
     gpus = range(len(machine.gpus))
     assert physical_cores(machine) == cores
@@ -453,7 +453,7 @@ def test_deepspeeds_own_binding_is_simulated(name: str, cores: int, far: int) ->
 
 
 @pytest.mark.xdist_group("torch")
-def test_the_simulated_binding_is_deepspeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulated_binding_equals_deepspeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     numa = pytest.importorskip("deepspeed.utils.numa")
     machine = system("dgx-a100")
     monkeypatch.setattr(numa.psutil, "cpu_count", lambda logical: 128)
@@ -464,26 +464,26 @@ def test_the_simulated_binding_is_deepspeeds(monkeypatch: pytest.MonkeyPatch) ->
         assert command == ["numactl", "-C", binding.cpu_list] and each == len(binding.cpus)
 
 
-def test_offloaded_ranks_on_two_sockets_are_to_be_bound() -> None:
+def test_offloading_ranks_on_two_sockets_should_be_bound() -> None:
     assert one(system("dgx-a100"), "MC209", offload="cpu").sets == (("cluster.cpu_binding", "numactl"),)
     assert one(system("dgx-h100"), "MC209", offload="cpu").sets == (("cluster.cpu_binding", "deepspeed"),)
     assert found(system("dgx-a100"), "MC209") == [] == found(system("rtx3090-pair"), "MC209", offload="cpu")
 
 
-def test_offload_is_said_in_seconds_of_this_machines_pcie() -> None:
+def test_offload_cost_is_given_in_seconds_of_this_machines_pcie() -> None:
     finding = one(system("rtx4090-8"), "MC210", offload="cpu", params=13e9)
     assert finding.message == "offload moves 52 GB per step, 0.3 s over PCIe at 26 GB/s per GPU"
     slow = with_gpu(system("rtx4090-8"), 3, pcie_width=8)
     assert "0.5 s over PCIe at 13 GB/s" in one(slow, "MC210", offload="cpu", params=13e9).message
 
 
-def test_a_grace_system_is_offered_super_offload() -> None:
+def test_grace_system_is_offered_superoffload() -> None:
     machine = with_gpu(system("gb200-tray"), 0, c2c=True)
     assert one(machine, "MC210", offload="cpu", params=1e9).sets[0][0].endswith("super_offload")
     assert found(machine, "MC210", offload="cpu", params=1e9, super_offload=True) == []
 
 
-def test_offloading_to_something_else_than_nvme_is_a_warning() -> None:
+def test_offload_to_other_than_nvme_is_a_warning() -> None:
     disks = (
         Disk(mount="/", filesystem="overlay", nvme=Unknown("hidden")),
         Disk(mount="/home", filesystem="nfs4", local=False, nvme=Unknown("network")),
@@ -497,7 +497,7 @@ def test_offloading_to_something_else_than_nvme_is_a_warning() -> None:
         assert mount in finding.message and finding.fix == "a folder under /scratch"
 
 
-def test_what_the_links_allow_is_one_sentence() -> None:
+def test_link_capabilities_are_one_sentence() -> None:
     assert one(system("dgx-h100"), "MC212").message == "one NVSwitch island: tensor parallelism up to 8 is cheap"
     assert "hybrid cube mesh of 8 GPUs: tensor parallelism up to 4" in one(system("v100-cube-mesh"), "MC212").message
     assert one(system("rtx3090-pair"), "MC212").why == "4 links between any two"
@@ -507,7 +507,7 @@ def test_what_the_links_allow_is_one_sentence() -> None:
 # -- the wrapper and the variable by themselves
 
 
-def test_the_wrapper_runs_each_rank_on_the_cpus_beside_its_gpu(tmp_path: Path) -> None:
+def test_wrapper_runs_each_rank_on_the_cpus_near_its_gpu(tmp_path: Path) -> None:
     script = tmp_path / "bind.sh"
     script.write_text(numactl_wrapper(near_binding(system("dgx-a100"), range(8))))
     (tmp_path / "numactl").write_text('#!/bin/sh\necho "$OMP_NUM_THREADS $KMP_AFFINITY $*"\n')
@@ -524,7 +524,7 @@ def test_the_wrapper_runs_each_rank_on_the_cpus_beside_its_gpu(tmp_path: Path) -
         ("--local_rank=2 python -u -m pkg.train --lr 1", "python -u -m pkg.train --local_rank=2 --lr 1"),
     ],
 )
-def test_the_wrapper_gives_the_local_rank_to_the_script(tmp_path: Path, words: str, becomes: str) -> None:
+def test_wrapper_passes_the_local_rank_to_the_script(tmp_path: Path, words: str, becomes: str) -> None:
     script = tmp_path / "bind.sh"
     script.write_text(numactl_wrapper(near_binding(system("dgx-a100"), range(8))))
     (tmp_path / "numactl").write_text('#!/bin/sh\nshift 2\necho "$*"\n')
@@ -534,7 +534,7 @@ def test_the_wrapper_gives_the_local_rank_to_the_script(tmp_path: Path, words: s
     assert ran.stdout == becomes + "\n"
 
 
-def test_ranks_on_the_cpu_share_the_cores_evenly() -> None:
+def test_cpu_ranks_share_the_cores_evenly() -> None:
     machine = Machine(host=Host(core_groups=("0,4", "1,5", "2,6", "3,7")))
     assert [binding.cpu_list for binding in even_binding(machine, 2)] == ["0-1,4-5", "2-3,6-7"]
     assert even_binding(machine, 5) == () == even_binding(Machine(), 2)
@@ -557,16 +557,16 @@ def test_ranks_on_the_cpu_share_the_cores_evenly() -> None:
         ("NoDevFiles", (), True),
     ],
 )
-def test_visible_devices_are_read_as_cuda_reads_them(value: str | None, gpus: tuple[int, ...], exact: bool) -> None:
+def test_visible_devices_are_parsed_as_by_cuda(value: str | None, gpus: tuple[int, ...], exact: bool) -> None:
     seen = visible_gpus(value, system("a100-sxm-mesh").gpus)
     assert (seen.gpus, seen.exact) == (gpus, exact)
 
 
-def test_the_order_of_different_gpus_is_a_guess_without_the_bus_order() -> None:
+def test_order_of_different_gpus_is_a_guess_without_bus_order() -> None:
     gpus = with_gpu(system("a100-sxm-mesh"), 0, name="NVIDIA T400").gpus
     assert visible_gpus("0", gpus).exact is False
     assert visible_gpus("0", gpus, "PCI_BUS_ID").exact is True
 
 
-def test_a_list_of_plain_slots_in_order_is_nothing_to_talk_about() -> None:
+def test_list_of_plain_slots_in_order_gives_no_finding() -> None:
     assert launcher_reading("0,2", filtered=False) == ""

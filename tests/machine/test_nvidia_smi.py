@@ -1,4 +1,4 @@
-"""The snapshot agrees with `nvidia-smi`: on a GPU where there is one, and the comparison itself on the stand-in."""
+"""The snapshot equals `nvidia-smi`: on a real GPU if there is one, and the comparison itself on the fake library."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ XML = """\
 """
 
 
-def test_the_comparison_finds_agreement_and_each_difference(look: Look) -> None:
-    gpus = look("dgx-h100", serials=True).gpus[:1]
+def test_comparison_finds_agreement_and_each_difference(probe_system: Look) -> None:
+    gpus = probe_system("dgx-h100", serials=True).gpus[:1]
     assert disagreements(XML, gpus) == []
     changed = (replace(gpus[0], pcie_width=8, name="NVIDIA H200", memory_total=1 << 30),)
     assert [sentence.split(" is ")[0] for sentence in disagreements(XML, changed)] == [
@@ -39,7 +39,7 @@ def test_the_comparison_finds_agreement_and_each_difference(look: Look) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("nvidia-smi"), reason="no nvidia-smi: there is no NVIDIA GPU here")
-def test_the_snapshot_agrees_with_nvidia_smi() -> None:
+def test_snapshot_agrees_with_nvidia_smi() -> None:
     told = subprocess.run(["nvidia-smi", "-q", "-x"], capture_output=True, text=True, check=True).stdout
     machine = probe(30.0, serials=True)
     assert disagreements(told, machine.gpus) == []
@@ -47,7 +47,7 @@ def test_the_snapshot_agrees_with_nvidia_smi() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("nvidia-smi"), reason="no nvidia-smi: there is no NVIDIA GPU here")
-def test_the_matrix_agrees_with_nvidia_smi() -> None:
+def test_matrix_agrees_with_nvidia_smi() -> None:
     told = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, check=True).stdout
     recorded, machine = machine_from_text(told, "nvidia-smi"), probe(30.0)
     assert machine.links == recorded.links

@@ -1,6 +1,6 @@
-"""Each NVML call failing in documented ways on each GPU: nothing crashes, and what the call does not tell stays as it was.
+"""Each NVML call fails in documented ways on each GPU: nothing crashes, and only the facts of that call are lost.
 
-DSTUI_NVML_CODES=all tries all 29 ways; the quick suite those that drivers answer with most.
+DSTUI_NVML_CODES=all tries all 29 codes; the quick suite those that drivers return most often.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dstui.machine.probe import machine_from
 from dstui.machine.snapshot import Machine
 
 DIRECT, SWITCHED = "rtx3090-pair", "gb200-tray"
-"""Two ways to be joined; between them every function that the probe calls has an answer."""
+"""Two ways to be connected; together they give every function that the probe calls an answer."""
 GPUS = 2
 SOME = "1 3 4 6 9 10 15 999"
 """Uninitialized, not supported, no permission, not found, driver not loaded, timeout, GPU is lost, unknown."""
 CODES = "" if os.environ.get("DSTUI_NVML_CODES") == "all" else SOME
 BLINDING = {"nvmlInitWithFlags", "nvmlDeviceGetCount_v2"}
-"""Without these there is no GPU to tell of."""
+"""Without these no GPU can be listed."""
 WHOLE_GPU = {"nvmlDeviceGetHandleByIndex_v2"}
-"""Without this there is nothing to tell of the GPU; any other call costs the two facts at most that it tells."""
+"""Without this the GPU has no facts; any other call costs at most the two facts that it gives."""
 
 
 def cases(system: str, library: Path, tmp_path: Path) -> Iterator[tuple[str, int, str, list[object]]]:
@@ -49,7 +49,7 @@ def machine_of(lines: list[object]) -> Machine:
 
 
 def changed(machine: Machine, healthy: Machine, gpu: int) -> set[str]:
-    """The names of the facts of a GPU that differ."""
+    """Return the names of the facts of a GPU that differ."""
     now, before = encode(machine.gpus[gpu]), encode(healthy.gpus[gpu])
     return {name for name in before if now[name] != before[name]}
 
@@ -81,8 +81,8 @@ def test_any_call_may_fail_in_any_way_on_any_gpu(system: str, library: Path, tmp
 @pytest.mark.parametrize(
     "function", ["nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetFieldValues"]
 )
-def test_a_call_that_hangs_on_one_gpu_keeps_what_came_before(look: fakenvml.Look, function: str) -> None:
-    machine = look(DIRECT, f"~ {function} 1 - 600000", deadline=3)
+def test_call_that_hangs_on_one_gpu_keeps_earlier_facts(probe_system: fakenvml.Look, function: str) -> None:
+    machine = probe_system(DIRECT, f"~ {function} 1 - 600000", deadline=3)
     assert not machine.driver.state
     assert machine.driver.version == "570.172.08"
     assert [gpu.index for gpu in machine.gpus] == ([] if "Pci" in function else [0])

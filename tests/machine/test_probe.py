@@ -1,4 +1,4 @@
-"""The real machine that the tests run on, and programs that misbehave."""
+"""The real machine of the test run, and probe programs that misbehave."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def here() -> Machine:
     return probe()
 
 
-def test_the_host_agrees_with_the_system(here: Machine) -> None:
+def test_host_agrees_with_the_system(here: Machine) -> None:
     host = here.host
     assert host.cpus_usable == len(os.sched_getaffinity(0))
     assert host.memory_total == int(Path("/proc/meminfo").read_text().split()[1]) * 1024
@@ -35,7 +35,7 @@ def test_the_host_agrees_with_the_system(here: Machine) -> None:
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_a_port_on_which_somebody_listens_is_seen(family: socket.AddressFamily) -> None:
+def test_port_in_use_is_found(family: socket.AddressFamily) -> None:
     with socket.create_server(("", 0), family=family) as server:
         port = server.getsockname()[1]
         ports = probe().host.ports
@@ -44,7 +44,7 @@ def test_a_port_on_which_somebody_listens_is_seen(family: socket.AddressFamily) 
 
 
 @pytest.mark.xdist_group("torch")
-def test_the_software_agrees_with_the_packages(here: Machine) -> None:
+def test_software_agrees_with_the_packages(here: Machine) -> None:
     import torch
 
     found = here.software
@@ -54,32 +54,32 @@ def test_the_software_agrees_with_the_packages(here: Machine) -> None:
     assert found.gxx == shutil.which("g++") and found.ssh == shutil.which("ssh")
 
 
-def test_a_whole_look_leaves_no_fact_out(here: Machine) -> None:
+def test_full_probe_omits_no_fact(here: Machine) -> None:
     unlooked = [
         name for name, value in {**here.to_json()["host"], **here.to_json()["software"]}.items() if value == {"unknown": "not probed"}
     ]
     assert unlooked == []
 
 
-def test_another_interpreter_tells_what_it_has(tmp_path: Path) -> None:
+def test_another_interpreter_reports_its_packages(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     found = probe(python=str(tmp_path / "bare/bin/python")).software
     assert found.torch is None and found.deepspeed is None
     assert found.python == ".".join(map(str, sys.version_info[:3]))
 
 
-def test_an_interpreter_that_does_not_exist_is_a_reason() -> None:
+def test_missing_interpreter_is_a_reason() -> None:
     found = probe(python="/nowhere/python").software
     assert found.torch == Unknown("/nowhere/python: No such file or directory")
 
 
-def test_a_path_in_the_home_folder_names_no_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_in_the_home_folder_names_no_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/jo")
     assert software.tilde("/home/jo/venv/bin/python") == "~/venv/bin/python"
     assert software.tilde("/home/joan/venv/bin/python") == "/home/joan/venv/bin/python"
 
 
-def test_torch_tells_its_cuda_without_being_imported(tmp_path: Path) -> None:
+def test_cuda_of_torch_is_found_without_importing_it(tmp_path: Path) -> None:
     package = tmp_path / "torch"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')\n")
@@ -96,20 +96,20 @@ def run(code: str, deadline: float = 10.0, stdin: bytes = b"") -> list[tuple[str
     return run_command([sys.executable, "-c", code], deadline, stdin=stdin)
 
 
-def test_a_program_that_fails_says_why_in_its_last_line() -> None:
+def test_failing_program_gives_its_last_line() -> None:
     assert run("print('[\"host\", {}]'); raise SystemExit('no such luck')") == [("host", {}), ("failed", "no such luck")]
 
 
-def test_a_program_that_says_nothing_has_failed() -> None:
+def test_silent_program_has_failed() -> None:
     assert run("") == [("failed", "it ended without an answer")]
 
 
-def test_lines_of_a_login_shell_are_no_facts() -> None:
+def test_output_of_a_login_shell_is_no_fact() -> None:
     assert run("print('Welcome!'); print('[ OK ] all fine'); print('[\"done\", null]')") == [("done", None)]
 
 
 @pytest.mark.deadline
-def test_what_a_late_program_had_said_is_kept_and_it_is_gone() -> None:
+def test_output_of_a_late_program_is_kept_and_it_is_killed() -> None:
     began = time.monotonic()
     lines = run("import os, time; print('[\"pid\", %d]' % os.getpid(), flush=True); time.sleep(600)", deadline=2)
     assert time.monotonic() - began < 60
@@ -118,19 +118,17 @@ def test_what_a_late_program_had_said_is_kept_and_it_is_gone() -> None:
         os.kill(int(str(lines[0][1])), 0)
 
 
-def test_a_long_standard_input_reaches_a_program_that_reads_late() -> None:
+def test_long_standard_input_reaches_a_slow_reader() -> None:
     code = "import sys, json; text = sys.stdin.buffer.read(); print(json.dumps(['host', len(text)])); print('[\"done\", null]')"
     assert run(code, stdin=b"x" * 3_000_000)[0] == ("host", 3_000_000)
 
 
-def test_a_program_that_does_not_read_its_input_is_no_problem() -> None:
+def test_program_that_does_not_read_its_input_is_no_problem() -> None:
     assert run("print('[\"done\", null]')", stdin=b"x" * 3_000_000) == [("done", None)]
 
 
 @pytest.mark.parametrize("variable", ["CPATH", "CPLUS_INCLUDE_PATH", "CFLAGS"])
-def test_headers_of_libaio_are_found_where_the_environment_tells_the_compiler_to_look(
-    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_libaio_headers_are_found_in_the_compilers_search_path(variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exists = Path.exists
     monkeypatch.setattr(Path, "exists", lambda path: exists(path) and path.is_relative_to(tmp_path))
     for name in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CFLAGS", "CXXFLAGS", "CPPFLAGS"):

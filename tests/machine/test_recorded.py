@@ -1,4 +1,4 @@
-"""Snapshots as files: what was saved is read back, also where another dstui or a hand has been at it."""
+"""Snapshots in files are read back, even if another version or a person has changed them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fakenvml import Look
 
 from dstui.base.files import FileProblem
 from dstui.machine.codec import encode
-from dstui.machine.descriptions import summarise
 from dstui.machine.recorded import read_machine
+from dstui.machine.report import summarise
 from dstui.machine.snapshot import Machine, Unknown
 
 
@@ -22,16 +22,16 @@ def saved(tmp_path: Path, data: Any) -> Path:
     return file
 
 
-def test_a_saved_machine_is_read_back_whole(look: Look, tmp_path: Path) -> None:
-    machine = look("dgx-h100")
+def test_saved_machine_is_read_back_complete(probe_system: Look, tmp_path: Path) -> None:
+    machine = probe_system("dgx-h100")
     again = read_machine(saved(tmp_path, machine.to_json()))
     assert again.source == "the snapshot machine.json"
     assert again.recorded and not machine.recorded
     assert {**encode(again), "source": "", "recorded": None} == {**encode(machine), "source": "", "recorded": None}
 
 
-def test_the_promised_keys_have_the_promised_forms(look: Look) -> None:
-    data = look("a100-pcie-bridged-pairs").to_json()
+def test_documented_keys_have_the_documented_types(probe_system: Look) -> None:
+    data = probe_system("a100-pcie-bridged-pairs").to_json()
     assert data["version"] == 1
     assert data["links"][0] == ["X", "NV12", "SYS", "SYS"]
     assert data["islands"] == [[0, 1], [2, 3]]
@@ -40,8 +40,8 @@ def test_the_promised_keys_have_the_promised_forms(look: Look) -> None:
     assert data["island_details"][0]["kind"] == "pair" and data["island_details"][0]["width"] == [12, 12]
 
 
-def test_a_snapshot_of_a_newer_version_is_read_as_far_as_it_is_understood(look: Look, tmp_path: Path) -> None:
-    data = look("rtx3090-pair").to_json()
+def test_snapshot_of_a_newer_version_is_read_as_far_as_possible(probe_system: Look, tmp_path: Path) -> None:
+    data = probe_system("rtx3090-pair").to_json()
     data["version"] = 7
     data["quantum_links"] = [1, 2]
     data["gpus"][0]["tachyons"] = {"deep": 1}
@@ -55,7 +55,7 @@ def test_a_snapshot_of_a_newer_version_is_read_as_far_as_it_is_understood(look: 
     assert machine.islands[0].gpus == (0, 1)
 
 
-def test_a_snapshot_with_links_alone_gets_its_islands(tmp_path: Path) -> None:
+def test_snapshot_with_links_alone_gets_its_islands(tmp_path: Path) -> None:
     data = {"gpus": [{"index": 0}, {"index": 1}, {"index": 2}], "links": [["X", "NV4", "SYS"], ["NV4", "X", "SYS"], ["SYS", "SYS", "X"]]}
     assert [island.gpus for island in read_machine(saved(tmp_path, data)).islands] == [(0, 1), (2,)]
 
@@ -71,18 +71,18 @@ def test_a_snapshot_with_links_alone_gets_its_islands(tmp_path: Path) -> None:
         ({"gpus": [{"index": 0}], "links": [["X"]], "p2p": {"read": [["X", "OK"]]}}, "read is not a matrix of 1 x 1"),
     ],
 )
-def test_a_file_that_is_no_snapshot_is_a_sentence(tmp_path: Path, data: Any, words: str) -> None:
+def test_file_that_is_no_snapshot_gives_a_message(tmp_path: Path, data: Any, words: str) -> None:
     with pytest.raises(FileProblem) as problem:
         read_machine(saved(tmp_path, data))
     assert words in str(problem.value) and "machine.json" in str(problem.value)
 
 
-def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
+def test_missing_file_gives_a_message(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="no such file"):
         read_machine(tmp_path / "nowhere.json")
 
 
-def test_a_machine_nobody_looked_at_says_so_and_survives_the_round_trip() -> None:
+def test_unprobed_machine_says_so_and_survives_a_round_trip() -> None:
     machine = Machine.unprobed()
     assert summarise(machine) == "machine not checked yet"
     assert machine.accelerator == "cpu"
@@ -90,6 +90,6 @@ def test_a_machine_nobody_looked_at_says_so_and_survives_the_round_trip() -> Non
     assert not machine.host.memory and str(machine.host.memory) == "unknown"
 
 
-def test_an_entry_of_another_form_is_left_aside_and_the_others_stay(tmp_path: Path) -> None:
+def test_entry_of_another_type_is_skipped_and_others_stay(tmp_path: Path) -> None:
     data = {"gpus": [{"index": 0}], "links": [["X"]], "p2p": {"read": [["OK"]], "write": 5, "nvlink": [[1]], "pci": {}}}
     assert read_machine(saved(tmp_path, data)).p2p == {"read": (("OK",),)}

@@ -1,4 +1,4 @@
-"""Versions of what is installed, read without the standard library's importlib.metadata, which is the judge here."""
+"""Versions of installed packages, read without importlib.metadata, which serves as the reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_the_version_is_the_one_that_the_standard_library_reads(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_equals_importlib_metadatas(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, text = FOLDERS[kind]
     file = tmp_path / name
     file.parent.mkdir(parents=True)
@@ -32,13 +32,13 @@ def test_the_version_is_the_one_that_the_standard_library_reads(kind: str, tmp_p
     assert software.versions(distribution) == {distribution: metadata.version(distribution)}
 
 
-def test_all_that_is_installed_here_has_the_version_that_the_standard_library_reads() -> None:
+def test_all_installed_packages_have_the_version_of_importlib_metadata() -> None:
     names = {distribution.name.lower().replace("_", "-").replace(".", "-") for distribution in metadata.distributions()}
     assert len(names) > 20
     assert software.versions(*names) == {name: metadata.version(name) for name in names}
 
 
-def test_of_two_with_one_name_the_first_on_the_path_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_of_two_equal_names_on_the_path_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder, version in (("below", "1.0"), ("above", "2.0")):
         info = tmp_path / folder / f"deepspeed-{version}.dist-info"
         info.mkdir(parents=True)
@@ -47,7 +47,7 @@ def test_of_two_with_one_name_the_first_on_the_path_counts(tmp_path: Path, monke
     assert software.versions("deepspeed") == {"deepspeed": "2.0"} == {"deepspeed": metadata.version("deepspeed")}
 
 
-def test_what_cannot_be_read_has_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_metadata_has_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch-1.0.dist-info").mkdir()
     (tmp_path / "deepspeed-1.0.dist-info").mkdir()
     (tmp_path / "deepspeed-1.0.dist-info" / "METADATA").write_bytes(b"\xff\xfe\x00 nothing\nVersion:\n")

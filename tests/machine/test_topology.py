@@ -1,4 +1,4 @@
-"""Islands and cliques of any wiring: what must hold whatever the matrix."""
+"""Properties of islands and cliques that hold for any matrix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CELLS = st.sampled_from(["SYS", "PIX", "NV1", "NV2", "NV4"])
 
 @st.composite
 def matrices(draw: st.DrawFn) -> Matrix:
-    """A symmetrical pair matrix of up to nine GPUs."""
+    """Draw a symmetric matrix of up to nine GPUs."""
     count = draw(st.integers(1, 9))
     cells = {pair: draw(CELLS) for pair in combinations(range(count), 2)}
     return tuple(tuple("X" if i == j else cells[min(i, j), max(i, j)] for j in range(count)) for i in range(count))
@@ -23,7 +23,7 @@ def matrices(draw: st.DrawFn) -> Matrix:
 
 @settings(max_examples=150, deadline=None)
 @given(matrices())
-def test_islands_are_what_nvlink_reaches_and_cliques_are_whole(links: Matrix) -> None:
+def test_islands_are_connected_by_nvlink_and_cliques_are_complete(links: Matrix) -> None:
     found = islands(links, {})
     assert sorted(gpu for island in found for gpu in island.gpus) == list(range(len(links)))
     place = {gpu: number for number, island in enumerate(found) for gpu in island.gpus}
@@ -42,7 +42,7 @@ def test_islands_are_what_nvlink_reaches_and_cliques_are_whole(links: Matrix) ->
 
 @settings(max_examples=100, deadline=None)
 @given(matrices(), st.data())
-def test_a_refusal_between_two_gpus_never_makes_islands_larger(links: Matrix, data: st.DataObject) -> None:
+def test_refusal_between_two_gpus_never_enlarges_islands(links: Matrix, data: st.DataObject) -> None:
     count = len(links)
     refused = {pair for pair in combinations(range(count), 2) if data.draw(st.booleans())}
     status = tuple(
@@ -52,7 +52,7 @@ def test_a_refusal_between_two_gpus_never_makes_islands_larger(links: Matrix, da
     assert all(any(set(island.gpus) <= set(whole.gpus) for whole in before) for island in after)
 
 
-def test_a_rack_of_72_is_one_island_at_once() -> None:
+def test_rack_of_72_is_one_island_quickly() -> None:
     links = tuple(tuple("X" if i == j else "NV18" for j in range(72)) for i in range(72))
     (island,) = islands(links, {})
     assert island.kind == "NVSwitch" and island.clique == tuple(range(72))

@@ -1,4 +1,4 @@
-"""What each rank uses, in real jobs: a rank's GPU is found whatever it was called, and a rank on the CPU is its process."""
+"""Resource use of each rank in real jobs: a rank's GPU is found by any naming, and a CPU rank is its process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def launched(tmp_path: Path, machine: Machine, cluster: str) -> JobFolder:
 
 
 @pytest.mark.launcher
-def test_ranks_that_were_given_gpus_1_and_3_use_these(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_on_gpus_1_and_3_use_these(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "= nvmlDeviceGetUtilizationRates 3 - 97 40\n= nvmlDeviceGetCurrentClocksEventReasons 3 - 4\n"
     (tmp_path / "profile").write_text(lines + fakenvml.profile("a100-half-of-a-board"))
     for name, value in {
@@ -65,7 +65,7 @@ def test_ranks_that_were_given_gpus_1_and_3_use_these(library: Path, tmp_path: P
 
 
 @pytest.mark.launcher
-def test_the_gpus_of_a_host_that_only_its_agent_sees_are_told_by_it(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_of_a_remote_host_are_reported_by_its_agent(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "profile").write_text("= nvmlDeviceGetUtilizationRates 1 - 97 40\n" + fakenvml.profile("a100-half-of-a-board"))
     for name, value in {"LD_LIBRARY_PATH": library, "FAKENVML_PROFILE": tmp_path / "profile"}.items():
         monkeypatch.setenv(name, str(value))
@@ -80,26 +80,26 @@ def test_the_gpus_of_a_host_that_only_its_agent_sees_are_told_by_it(library: Pat
         sampler.close()
 
 
-def test_gpus_with_the_same_number_on_two_hosts_are_two() -> None:
+def test_gpus_with_equal_numbers_on_two_hosts_are_two() -> None:
     assert summarise_usage([Usage("GPU", 50, GIB, 100.0, 0, host=host) for host in ("h1", "h2")]) == "2 GPUs 50 %  1.0 GB  200 W"
 
 
 @pytest.mark.launcher
-def test_a_rank_on_the_cpu_is_its_process(tmp_path: Path) -> None:
+def test_cpu_rank_is_its_process(tmp_path: Path) -> None:
     folder = launched(tmp_path, Machine.unprobed(), "{hosts: {localhost: 1}}")
     sampler = Sampler(folder, 0.05)
     try:
         wait_for(lambda: sampler.latest.get(0) and sampler.latest[0].load is not None)
         usage = sampler.latest[0]
         assert usage.kind == "CPU" and usage.memory is not None and MIB < usage.memory < GIB
-        wait_for(lambda: read_history(folder.path).samples.get(0))  # which the supervisor keeps
+        wait_for(lambda: read_history(folder.path).samples.get(0))  # the supervisor keeps it
     finally:
         assert not stop(folder).left
-    wait_for(lambda: not sampler.latest)  # the job has ended, and so has the sampling
+    wait_for(lambda: not sampler.latest)  # the job has ended, and the sampling with it
 
 
 def recorded(path: Path, env: dict[str, str], **record: object) -> JobFolder:
-    """A job that runs, as its folder says, with one rank."""
+    """Write a running job with one rank."""
     folder = add_to_index(JobFolder(path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
@@ -112,7 +112,7 @@ def recorded(path: Path, env: dict[str, str], **record: object) -> JobFolder:
     return folder
 
 
-def looked_at(folder: JobFolder, ready: Callable[[Sampler], object]) -> Sampler:
+def poll_until(folder: JobFolder, ready: Callable[[Sampler], object]) -> Sampler:
     sampler = Sampler(folder, 0.05)
     try:
         wait_for(lambda: ready(sampler))
@@ -121,10 +121,10 @@ def looked_at(folder: JobFolder, ready: Callable[[Sampler], object]) -> Sampler:
     return sampler
 
 
-def test_without_a_driver_the_reason_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_driver_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nothing").mkdir()
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "nothing"))
-    sampler = looked_at(recorded(tmp_path / "job", {}), lambda sampler: "NVML is not there" in sampler.note)
+    sampler = poll_until(recorded(tmp_path / "job", {}), lambda sampler: "NVML is not there" in sampler.note)
     assert str(sampler.latest[0]) == "GPU unknown"
 
 
@@ -140,36 +140,36 @@ def test_without_a_driver_the_reason_is_said(tmp_path: Path, monkeypatch: pytest
         ({"local_rank": None}, "the rank's record does not say which GPU it has"),
     ],
 )
-def test_a_ranks_gpu_is_its_place_in_what_it_sees(
+def test_ranks_gpu_is_its_index_in_visible_devices(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: dict[str, object], device: int | str
 ) -> None:
     (tmp_path / "profile").write_text(fakenvml.profile("rtx3090-pair"))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
     monkeypatch.setenv("FAKENVML_PROFILE", str(tmp_path / "profile"))
     folder = recorded(tmp_path / "job", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, **record)
-    sampler = looked_at(folder, lambda s: s.latest.get(0) and (s.latest[0].device is not None or "NVML" not in s.note))
+    sampler = poll_until(folder, lambda s: s.latest.get(0) and (s.latest[0].device is not None or "NVML" not in s.note))
     assert (sampler.latest[0].why or sampler.latest[0].device) == device
 
 
-def test_a_rank_on_another_host_is_not_sampled_and_that_is_said(tmp_path: Path) -> None:
-    sampler = looked_at(recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, host="worker-7"), lambda sampler: sampler.note)
+def test_rank_on_another_host_is_not_sampled_and_reported(tmp_path: Path) -> None:
+    sampler = poll_until(recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, host="worker-7"), lambda sampler: sampler.note)
     assert (sampler.latest, sampler.note) == ({}, "CPU use not known on worker-7")
     folder = recorded(tmp_path / "other", {}, host="worker-7")  # launched without knowing whether the host has GPUs
-    sampler = looked_at(folder, lambda sampler: sampler.note)
+    sampler = poll_until(folder, lambda sampler: sampler.note)
     assert sampler.note == "GPU use not known on worker-7"
     folder.engine(0).parent.mkdir(parents=True)
     folder.engine(0).write_text('{"is": "initialize", "t": 1.0, "device": "cpu"}\n')
-    sampler = looked_at(folder, lambda sampler: "CPU" in sampler.note)
+    sampler = poll_until(folder, lambda sampler: "CPU" in sampler.note)
     assert sampler.note == "CPU use not known on worker-7"
 
 
-def test_a_process_that_is_gone_is_unknown(tmp_path: Path) -> None:
+def test_vanished_process_is_unknown(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, pid=2**22 + 1)
-    sampler = looked_at(folder, lambda sampler: sampler.note)
+    sampler = poll_until(folder, lambda sampler: sampler.note)
     assert "cannot be read" in sampler.note and read_json(folder.record(0))["pid"] == 2**22 + 1
 
 
-def test_a_process_that_has_ended_gives_no_sample(tmp_path: Path) -> None:
+def test_ended_process_gives_no_sample(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "600"]) as ended:
         folder = recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, pid=ended.pid)
         sampler = Sampler(folder, 0.02)

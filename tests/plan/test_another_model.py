@@ -1,4 +1,4 @@
-"""One model becomes several: the configuration that is there keeps its text, and the Plan stays right."""
+"""A Plan with one model gets several: the configuration keeps its text, and the Plan stays valid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ cluster: {hosts: {localhost: 2}}   # here
 """
 
 
-def test_the_configuration_becomes_that_of_the_present_model_with_its_comments() -> None:
+def test_configuration_moves_to_the_present_model_with_comments() -> None:
     plan = add_model(load(PLAN), "teacher", "inference", "student")
     indented = "".join(
         f"    {line}\n" if line else "\n"
@@ -53,18 +53,18 @@ def test_the_configuration_becomes_that_of_the_present_model_with_its_comments()
         "version: 1\njob: {script: t.py, integration: accelerate, optimizer: script}\n",
     ],
 )
-def test_what_comes_of_it_has_no_error_and_takes_another_model(text: str, role: str) -> None:
+def test_result_is_valid_and_takes_another_model(text: str, role: str) -> None:
     plan = add_model(add_model(load(text), "b", role, "a"), "c", "train", "")
     assert list(plan.models) == ["a", "b", "c"] and not plan.unfocused.deepspeed
     assert [f.message for f in check_plan(plan, world_size=2) if f.severity == "error"] == []
 
 
-def test_a_model_that_only_computes_is_not_told_of_clipping() -> None:
+def test_inference_model_gets_no_clipping_finding() -> None:
     plan = add_model(load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 2}\n"), "teacher", "inference", "student")
     assert [f.path for f in check_plan(plan, world_size=2) if f.code == "DS111"] == ["models.student.deepspeed.gradient_clipping"]
 
 
-def test_a_name_that_cannot_be_one_is_told() -> None:
+def test_invalid_name_is_reported() -> None:
     assert (
         name_problem("", {}) and name_problem("2nd", {}) and name_problem("a b", {}) and "exists" in name_problem("Teacher", {"teacher": 1})
     )

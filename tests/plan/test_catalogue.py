@@ -1,4 +1,4 @@
-"""The catalogue: what it says of keys, and that it says what the installed DeepSpeed does."""
+"""The catalogue: its description of keys, and its agreement with the installed DeepSpeed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dstui.plan.catalogue import DATA, NEWEST, RELEASES, lookup, nearest_release
 EXTRACT = Path(dstui.__file__).parent / "reference" / "extract.py"
 
 
-def test_a_key_says_type_default_choices_help_and_where_it_stands() -> None:
+def test_key_has_type_default_choices_help_and_source() -> None:
     key = lookup("zero_optimization.stage")
     assert key is not None
     assert (key.type, key.default, key.choices) == ("choice", 0, (0, 1, 2, 3))
@@ -27,7 +27,7 @@ def test_a_key_says_type_default_choices_help_and_where_it_stands() -> None:
     assert bucket is not None and (bucket.minimum, bucket.stages) == (1, (1, 2, 3))
 
 
-def test_a_key_that_another_release_knows_says_which() -> None:
+def test_key_of_another_release_says_which() -> None:
     gone = lookup("zero_optimization.mics_shard_size")
     assert gone is not None and gone.until == "0.18.2" and gone.since is None
     new = lookup("zero_optimization.compute_grad_norm")
@@ -39,18 +39,18 @@ def test_a_key_that_another_release_knows_says_which() -> None:
 @pytest.mark.parametrize(
     ("asked", "judged"), [(None, "0.19.8"), ("0.17.0", "0.16.9"), ("0.12.6", "0.14.5"), ("1.0.0", "0.19.8"), ("0.19.8+cu128", "0.19.8")]
 )
-def test_a_release_without_a_catalogue_is_judged_by_the_nearest_older_one(asked: str | None, judged: str) -> None:
+def test_release_without_a_catalogue_uses_the_nearest_older_one(asked: str | None, judged: str) -> None:
     assert nearest_release(asked) == judged
 
 
-def test_every_key_has_a_line_of_help() -> None:
+def test_every_key_has_help() -> None:
     for version in RELEASES:
         assert [key.path for key in release(version).keys() if not key.help] == []  # noqa: SIM118
     assert len(catalogue.KEYS) == len(release().records)
     print(f"{len(catalogue.KEYS)} keys of DeepSpeed {NEWEST}")
 
 
-def test_a_deprecated_key_names_its_replacement() -> None:
+def test_deprecated_key_names_its_replacement() -> None:
     old = lookup("zero_optimization.cpu_offload")
     assert old is not None and old.deprecated and old.replacement == "offload_optimizer"
 
@@ -71,15 +71,15 @@ ONE_CHILD = pytest.mark.xdist_group("declared keys")
 
 @pytest.fixture(scope="module")
 def declared() -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """What the script that writes the catalogue finds, and the fields of the models as they are walked here once more, by another way."""
+    """Return what the script that writes the catalogue finds, and the fields of DeepSpeed's models by another traversal."""
     code = DECLARED % str(EXTRACT)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180)
-    return json.loads(done.stdout), json.loads(done.stderr.rpartition("NAMES")[2])  # the script leaves standard output to its answer
+    return json.loads(done.stdout), json.loads(done.stderr.rpartition("NAMES")[2])  # the script keeps standard output for its answer
 
 
 @ONE_CHILD
-def test_the_catalogue_is_what_the_installed_deepspeed_says(declared: tuple[dict[str, Any], dict[str, list[str]]]) -> None:
-    """A new DeepSpeed fails here, and the difference is what is new in it."""
+def test_catalogue_equals_the_installed_deepspeed(declared: tuple[dict[str, Any], dict[str, list[str]]]) -> None:
+    """A new DeepSpeed release fails here, and the difference is what is new in it."""
     found = declared[0]
     if found["version"] not in RELEASES:
         pytest.fail(
@@ -99,7 +99,7 @@ def test_no_key_of_a_model_is_missing(declared: tuple[dict[str, Any], dict[str, 
         assert [name for name in names if lookup(f"{section}.{name}") is None] == []
 
 
-def test_looking_up_imports_nothing_heavy() -> None:
+def test_lookup_imports_nothing_heavy() -> None:
     code = "import sys; from dstui.plan.catalogue import lookup; lookup('bf16.enabled'); from dstui.check.rules.all_rules import RULES; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "deepspeed", "pydantic", "accelerate", "transformers", "textual"} & set(loaded)

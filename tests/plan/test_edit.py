@@ -1,4 +1,4 @@
-"""An edit changes the text of the edited node and nothing else: comments, order, quotes and layout stay."""
+"""An edit changes only the text of the edited node: comments, order, quotes and layout stay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dstui.plan import Plan, PlanError, load
-from dstui.plan.history import History
+from dstui.tui.session.state import History
 
 COMMENTED = """\
 # what this is for
@@ -40,7 +40,7 @@ deepspeed:
 
 
 def changed(before: Plan, after: Plan) -> list[str]:
-    """The lines that an edit took away (-) and brought (+)."""
+    """Return the lines that an edit removed (-) and added (+)."""
     lines = difflib.ndiff(before.text.splitlines(), after.text.splitlines())
     return [line for line in lines if line[0] in "+-"]
 
@@ -60,26 +60,26 @@ def changed(before: Plan, after: Plan) -> list[str]:
         ("job.args", ["--epochs", "{ds_config}"], ["-     - '3'", "-     - {ds_config}", "+     - '{ds_config}'"]),
     ],
 )
-def test_setting_a_value_changes_its_own_lines_only(path: str, value: Any, expected: list[str]) -> None:
+def test_setting_a_value_changes_only_its_lines(path: str, value: Any, expected: list[str]) -> None:
     plan = load(COMMENTED)
     edited = plan.set(path, value)
     assert changed(plan, edited) == expected
     assert edited.get(path) == value
 
 
-def test_removing_a_key_takes_its_lines_and_leaves_the_comments_around() -> None:
+def test_removing_a_key_removes_its_lines_and_keeps_surrounding_comments() -> None:
     plan = load(COMMENTED)
     edited = plan.unset("deepspeed.zero_optimization.offload_optimizer")
     assert changed(plan, edited) == ["-     offload_optimizer:", "-       device: cpu", "-       pin_memory: true  # needs memlock"]
 
 
-def test_removing_the_last_key_of_a_section_of_deepspeed_removes_the_section() -> None:
+def test_removing_the_last_key_removes_the_deepspeed_section() -> None:
     plan = load(COMMENTED)
     edited = plan.unset("deepspeed.bf16.enabled")
     assert changed(plan, edited) == ["-   bf16: { enabled: true }    # since A100"]
 
 
-def test_a_json_patch_is_applied_whole_or_not_at_all() -> None:
+def test_json_patch_is_applied_completely_or_not_at_all() -> None:
     plan = load(COMMENTED)
     edited = plan.patch(
         [
@@ -95,7 +95,7 @@ def test_a_json_patch_is_applied_whole_or_not_at_all() -> None:
     assert plan.text == COMMENTED
 
 
-def test_a_key_that_gets_another_name_keeps_its_place_its_comments_and_its_value_as_written() -> None:
+def test_renamed_key_keeps_place_comments_and_spelling() -> None:
     plan = load(COMMENTED)
     edited = plan.patch([{"op": "move", "from": "/deepspeed/zero_optimization/stage", "path": "/deepspeed/zero_optimization/stagee"}])
     assert changed(plan, edited) == ["-     stage: 2   # gradients too", "+     stagee: 2   # gradients too"]
@@ -115,7 +115,7 @@ def test_a_key_that_gets_another_name_keeps_its_place_its_comments_and_its_value
         ("3  # of old", "stage", 3, {"stage": 3}),
     ],
 )
-def test_a_scalar_of_deepspeeds_gives_way_to_a_section(there: str, key: str, value: object, then: object) -> None:
+def test_scalar_of_deepspeed_is_replaced_by_a_section(there: str, key: str, value: object, then: object) -> None:
     for before in ("", "models: {a: {deepspeed: {}}}\n"):
         text = f"version: 1\n{before}deepspeed:\n  zero_optimization: {there}\n  bf16: {{enabled: true}}  # kept\n"
         plan = load(text).set(f"deepspeed.zero_optimization.{key}", value)
@@ -124,25 +124,25 @@ def test_a_scalar_of_deepspeeds_gives_way_to_a_section(there: str, key: str, val
         load("version: 1\njob: {script: t.py}\n").set("job.script.stage", 2)
 
 
-def test_a_place_that_a_list_does_not_have_is_refused() -> None:
+def test_missing_list_index_is_refused() -> None:
     for place in ("9", "first", "-1"):
         with pytest.raises(PlanError, match=rf"job\.args has 3 items, so there is no item {place}"):
             load(COMMENTED).patch([{"op": "add", "path": f"/job/args/{place}", "value": "x"}])
 
 
-def test_a_value_of_the_wrong_form_is_refused_and_the_plan_stays() -> None:
+def test_value_of_the_wrong_type_is_refused_and_the_plan_unchanged() -> None:
     plan = load(COMMENTED)
     with pytest.raises(PlanError, match="cpu_ranks: expected a whole number"):
         plan.set("cluster.cpu_ranks", "many")
     assert plan.text == COMMENTED
 
 
-def test_windows_line_ends_stay() -> None:
+def test_crlf_line_ends_stay() -> None:
     plan = load(COMMENTED.replace("\n", "\r\n")).set("deepspeed.fp16.enabled", False).set("deepspeed.zero_optimization.stage", 1)
     assert plan.text.count("\n") == plan.text.count("\r\n")
 
 
-def test_undo_and_redo_give_the_same_bytes() -> None:
+def test_undo_and_redo_restore_the_same_bytes() -> None:
     plan = load(COMMENTED)
     history = History(plan)
     history.push(second := plan.set("deepspeed.zero_optimization.stage", 3))
@@ -169,7 +169,7 @@ VALUES = st.recursive(
 
 @st.composite
 def layouts(draw: st.DrawFn, value: Any, indent: int = 2, flow: bool = False) -> str:
-    """A value as YAML in a layout that a person might have chosen, with comments that count themselves."""
+    """Draw YAML of a value in a layout that a person might have chosen, with numbered comments."""
     note = draw(st.sampled_from(["", "", "  # note", "   # a: b, 'c' {d}"]))
     if isinstance(value, dict) and value:
         if flow or draw(st.integers(0, 3)) == 0:
@@ -200,7 +200,7 @@ def written(value: Any, quote: str = "") -> str:
 
 
 def paths(value: Any, prefix: str = "") -> list[str]:
-    """JSON pointers to every node below."""
+    """Return JSON pointers to every node below."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     found = []
     for key, item in items:
@@ -215,7 +215,7 @@ def comments(text: str) -> int:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_random_edits_of_commented_files_change_what_they_say_and_keep_the_rest(data: st.DataObject) -> None:
+def test_random_edits_change_their_values_and_keep_the_rest(data: st.DataObject) -> None:
     config = data.draw(st.dictionaries(WORDS.filter(bool), VALUES, min_size=1, max_size=4))
     text = "# head\nversion: 1\njob: {script: a}\ndeepspeed:" + beside_key(data.draw(layouts(config))) + "\n# tail\n"
     plan = load(text)

@@ -1,4 +1,4 @@
-"""Holes of a Plan: found with their paths, filled from an environment, and a launch that is refused while one is open."""
+"""Holes of a Plan: found with their paths, filled from the environment, and refused at launch while open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ deepspeed:
 ENVIRONMENT = {"STEPS": "7", "HOME_OF_X": "/x", "LR": "1e-4"}
 
 
-def test_holes_are_found_where_a_shell_has_no_business() -> None:
+def test_holes_are_found_outside_shell_text() -> None:
     assert [(hole.path, hole.name) for hole in find_holes(load(PLAN))] == [
         ("job.args.0", "STEPS"),
         ("job.args.2", "STEPS"),
@@ -33,7 +33,7 @@ def test_holes_are_found_where_a_shell_has_no_business() -> None:
     ]
 
 
-def test_holes_are_filled_and_a_number_alone_is_one() -> None:
+def test_holes_are_filled_and_a_number_becomes_one() -> None:
     plan = fill_holes(load(PLAN), ENVIRONMENT)
     assert not find_holes(plan) and plan.job.args == ("7", "$${literal}", "a/7/b")
     assert plan.cluster.env["OUT"] == "/x/out" and plan.deepspeed["optimizer"]["params"]["lr"] == 1e-4
@@ -43,7 +43,7 @@ def test_holes_are_filled_and_a_number_alone_is_one() -> None:
 
 
 @pytest.mark.launcher
-def test_a_launch_fills_holes_from_its_environment_or_is_refused_with_their_list(tmp_path: Path) -> None:
+def test_launch_fills_holes_from_the_environment_or_lists_them(tmp_path: Path) -> None:
     (tmp_path / "probe.py").write_text("import os, sys\nprint(sys.argv[-3:], os.environ['OUT'], flush=True)\n")
     (tmp_path / "plan.yaml").write_text(PLAN.replace('run: {on_end: "echo ${DSTUI_STATE}"}\n', ""))
     words = [sys.executable, "-m", "dstui", "--headless", "plan.yaml", "--run-dir", "run"]

@@ -1,4 +1,4 @@
-"""The hostfile and the filters follow DeepSpeed's own grammar: DeepSpeed's reader is the reference."""
+"""Hostfiles and filters follow DeepSpeed's grammar; DeepSpeed's own parser is the reference."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ours(call, *args, **kwargs):
         return None
 
 
-def test_hosts_and_slots_equal_what_deepspeed_reads() -> None:
+def test_hosts_and_slots_equal_deepspeeds() -> None:
     import json
 
     child = subprocess.run(
@@ -55,20 +55,20 @@ def test_hosts_and_slots_equal_what_deepspeed_reads() -> None:
     files, included, excluded = json.loads(child.stdout.partition("ANSWER")[2])
     assert [ours(parse_hostfile, text) for text in FILES] == files
     assert [ours(select, POOL, include=f) for f in FILTERS] == included
-    assert [ours(select, POOL, exclude=f) or {} for f in FILTERS] == [left or {} for left in excluded]  # an error where nothing is left
+    assert [ours(select, POOL, exclude=f) or {} for f in FILTERS] == [left or {} for left in excluded]  # an error if nothing is left
 
 
-def test_an_exclude_that_leaves_nothing_is_said_before_the_launcher_dies_of_it() -> None:
+def test_exclude_that_leaves_nothing_is_reported_before_launch() -> None:
     with pytest.raises(HostfileError, match="leaves no slot"):
         select(POOL, exclude="a@b")
 
 
-def test_a_bad_line_is_named_with_its_number() -> None:
+def test_invalid_line_is_reported_with_its_number() -> None:
     with pytest.raises(HostfileError, match=r"line 3: the host 'a' is given a second time"):
         parse_hostfile("# hosts\na slots=1\na slots=2\n")
 
 
-def test_node_and_gpu_counts_cut_the_pool_and_do_not_go_with_filters() -> None:
+def test_node_and_gpu_counts_limit_the_pool_and_exclude_filters() -> None:
     assert select(POOL, num_nodes=1) == {"a": [0, 1, 2, 3]}
     assert select(POOL, num_gpus=1) == {"a": [0], "b": [0]}
     with pytest.raises(HostfileError, match="cannot be combined with"):
@@ -77,5 +77,5 @@ def test_node_and_gpu_counts_cut_the_pool_and_do_not_go_with_filters() -> None:
         select(POOL, num_nodes=3)
 
 
-def test_a_hostfile_that_is_written_reads_back_the_same() -> None:
+def test_written_hostfile_reads_back_the_same() -> None:
     assert parse_hostfile(hostfile_text(POOL)) == POOL

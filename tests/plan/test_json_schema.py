@@ -1,4 +1,4 @@
-"""The JSON Schema of a Plan: what dstui takes it takes, and what is mistyped it refuses. Judged by the jsonschema library where it is installed."""
+"""The JSON Schema of a Plan accepts what dstui accepts and refuses mistyped values, by the jsonschema library if installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
 
 pytestmark = pytest.mark.xdist_group("schema")
-"""A validator of it takes a second to make."""
+"""Creating a validator takes a second."""
 schema = cache(plan_schema)
 
 WRONG = [
@@ -40,7 +40,7 @@ def at(path: str) -> dict[str, Any]:
     return node
 
 
-def test_every_key_of_a_plan_and_of_deepspeed_is_in_it_with_its_help() -> None:
+def test_every_key_is_in_the_schema_with_help() -> None:
     for path, specs in FIELDS.items():
         for name, spec in specs.items():
             assert at(".".join((*map(str, path), name)))["description"] == spec.metadata["help"]
@@ -48,7 +48,7 @@ def test_every_key_of_a_plan_and_of_deepspeed_is_in_it_with_its_help() -> None:
         assert at(f"deepspeed.{key.path}")["description"].startswith(key.help)
 
 
-def test_a_key_that_may_be_auto_says_so_and_a_section_that_deepspeed_guards_is_closed() -> None:
+def test_key_that_may_be_auto_says_so_and_strict_sections_are_closed() -> None:
     assert {"const": "auto"}.items() <= at("deepspeed.zero_optimization.reduce_bucket_size")["anyOf"][-1].items()
     assert at("deepspeed.zero_optimization")["additionalProperties"] is False
     assert "additionalProperties" not in at("deepspeed")
@@ -62,11 +62,11 @@ def judge() -> Any:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_plan_is_right_by_it(name: str, judge: Any) -> None:
+def test_shipped_plan_is_valid(name: str, judge: Any) -> None:
     found = json.loads(json.dumps(load(find_plan(name).read_text()).data))
     assert [error.message for error in judge.iter_errors(found)] == []
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_a_slip_is_wrong_by_it(text: str, judge: Any) -> None:
+def test_mistake_is_invalid(text: str, judge: Any) -> None:
     assert not judge.is_valid({"version": 1, **yaml.safe_load(text)})

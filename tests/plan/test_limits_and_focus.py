@@ -1,4 +1,4 @@
-"""Limits of a composed tree, messages of rare YAML errors, and the model of a Plan as one of its models sees it."""
+"""Depth limits of a YAML tree, messages of rare YAML errors, and the model section of a Plan focused on one of its models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ models:
 
 
 @pytest.mark.parametrize("opening, closing", [("[", "]"), ("{a: ", "}")])
-def test_a_tree_is_walked_to_the_depth_limit_and_no_further(opening: str, closing: str) -> None:
+def test_tree_is_walked_to_the_depth_limit(opening: str, closing: str) -> None:
     def count(depth: int) -> int:
         return len(list(walk_nodes(yaml.compose(opening * depth + "1" + closing * depth))))
 
@@ -29,12 +29,12 @@ def test_a_tree_is_walked_to_the_depth_limit_and_no_further(opening: str, closin
         count(MAX_DEPTH + 2)
 
 
-def test_an_error_without_a_sentence_of_its_own_keeps_yamls_words_and_context() -> None:
+def test_other_yaml_errors_keep_their_text_and_context() -> None:
     with pytest.raises(PlanError, match=r"did not find expected .* \(while parsing a flow sequence\)"):
         load("version: 1\njob: {args: [a b: c: d}\n")
 
 
-def test_a_model_of_several_overrides_only_what_its_own_section_says() -> None:
+def test_focused_model_overrides_only_what_its_section_sets() -> None:
     plan = load(SEVERAL)
     a, b = plan.focused_on("a").model, plan.focused_on("b").model
     assert a and (a.source, a.sequence_length) == ("./base", 128)

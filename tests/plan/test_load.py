@@ -1,4 +1,4 @@
-"""What a Plan says is read as it is written, and what is wrong with it is said with file, line, column and key."""
+"""A Plan is read as written, and its errors have file, line, column and key."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def errors(text: str) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_a_number_in_scientific_notation_is_a_number_and_yes_is_a_word() -> None:
+def test_scientific_notation_is_a_number_and_yes_a_string() -> None:
     plan = load(WHOLE)
     assert plan.get("deepspeed.optimizer.params.lr") == 1e-4
     assert plan.get("deepspeed.zero_optimization.overlap_comm") == "yes"
     assert plan.get("deepspeed.zero_optimization.reduce_bucket_size").spelling == "5e8"
 
 
-def test_arguments_and_variables_are_words_in_their_own_spelling() -> None:
+def test_arguments_and_variables_are_strings_as_spelled() -> None:
     plan = load(WHOLE)
     assert plan.job.args == ("--epochs", "1.10", "--lr", "1e-5", "--deepspeed", "{ds_config}")
     assert plan.cluster.env == {"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "1", "FLAG": "true"}
 
 
-def test_a_host_whose_name_has_dots_is_reached_by_a_dotted_path() -> None:
+def test_host_with_dots_is_reached_by_a_dotted_path() -> None:
     plan = load(WHOLE)
     assert plan.get("cluster.hosts.10.0.0.2") == 4
     assert plan.set("cluster.hosts.10.0.0.2", 2).cluster.hosts == {"worker-1": 8, "10.0.0.2": 2}
 
 
-def test_an_unedited_plan_is_the_same_text() -> None:
+def test_unedited_plan_has_the_same_text() -> None:
     assert load(WHOLE).text == WHOLE
 
 
@@ -81,16 +81,16 @@ def test_an_unedited_plan_is_the_same_text() -> None:
         ("version: 1\njob: {script: !!python/name:os.system x}\n", "plan.yaml:2:15: job.script: a tag (!…): a Plan holds plain values only"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_with_line_column_key_and_what_to_do(text: str, expected: str) -> None:
+def test_error_has_line_column_key_and_advice(text: str, expected: str) -> None:
     assert errors(text) == [expected]
 
 
-def test_all_mistakes_are_named_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     found = errors("version: 1\njob: {script: 3, args: x}\nrun: {silence: 0}\nmodel: {lora: 5}\n")
     assert [line.split(": ")[1] for line in found] == ["job.args", "model.lora", "run.silence"]
 
 
-def test_what_later_versions_use_is_held_and_checked_for_form() -> None:
+def test_keys_for_later_versions_are_kept_and_type_checked() -> None:
     plan = load("version: 1\njob: {script: a}\nmodels: {teacher: {role: inference}}\naccelerate: {x: [1]}\nrun: {restarts: {max: 2}}\n")
     assert plan.models == {"teacher": NamedModel(role="inference")}
     assert plan.accelerate == {"x": [1]}
@@ -100,19 +100,19 @@ def test_what_later_versions_use_is_held_and_checked_for_form() -> None:
     ]
 
 
-def test_unknown_keys_inside_deepspeed_are_kept() -> None:
+def test_unknown_deepspeed_keys_are_kept() -> None:
     plan = load("version: 1\njob: {script: a}\ndeepspeed: {not_yet_known: {x: 1}}\n")
     assert plan.deepspeed == {"not_yet_known": {"x": 1}}
 
 
-def test_an_anchor_is_read_and_an_edit_of_its_alias_is_refused() -> None:
+def test_anchor_is_read_and_editing_its_alias_is_refused() -> None:
     plan = load("version: 1\njob: {script: a}\ndeepspeed:\n  bf16: &on {enabled: true}\n  fp16: *on\n")
     assert plan.deepspeed["fp16"] == {"enabled": True}
     with pytest.raises(PlanError, match=r"deepspeed\.fp16 is an alias of line 4"):
         plan.set("deepspeed.fp16.enabled", False)
 
 
-def test_a_file_that_stands_for_billions_of_values_is_refused_at_once() -> None:
+def test_file_that_expands_to_billions_of_values_is_refused_quickly() -> None:
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     began = time.monotonic()
     (message,) = errors("version: 1\njob: {script: a}\ndeepspeed:\n" + "".join(f"  {level}\n" for level in levels))
@@ -120,16 +120,16 @@ def test_a_file_that_stands_for_billions_of_values_is_refused_at_once() -> None:
     assert time.monotonic() - began < 10
 
 
-def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
+def test_deep_nesting_is_an_error_without_a_crash() -> None:
     (message,) = errors("version: 1\njob: {script: a}\ndeepspeed: " + "[" * 2000 + "]" * 2000 + "\n")
     assert "nested deeper than 60 levels" in message
 
 
-def test_a_list_where_variables_belong_is_an_error_like_any_other() -> None:
+def test_list_in_place_of_variables_is_an_error() -> None:
     assert "expected a mapping NAME: value, not a list" in errors("version: 1\njob: {script: t.py}\ncluster: {env: [a]}\n")[0]
 
 
-def test_what_is_known_of_the_model_is_typed_and_has_bounds() -> None:
+def test_model_facts_are_typed_and_bounded() -> None:
     model = load(
         "version: 1\njob: {script: a}\nmodel:\n  source: x/y\n  trainable: 0.91e9\n  quantization: nf4\n  attention: flash\n  fused_loss: true\n"
         "  lora: {r: 16, target_modules: [q_proj, 1e3]}\n"
@@ -152,6 +152,6 @@ def test_what_is_known_of_the_model_is_typed_and_has_bounds() -> None:
         ("lora: {target_modules: {a: 1}}", "model.lora.target_modules", "a list of words or a word"),
     ],
 )
-def test_numbers_of_a_model_that_make_no_sense_are_named(written: str, path: str, says: str) -> None:
+def test_invalid_model_numbers_are_named(written: str, path: str, says: str) -> None:
     (found,) = errors(f"version: 1\njob: {{script: a}}\nmodel: {{{written}}}\n")
     assert f"{path}: " in found and says in found

@@ -1,4 +1,4 @@
-"""Patterns of the user's own: what is refused, where, and that no pattern that is taken can stand still for ever."""
+"""Metric patterns of the user: which are refused, where, and that no accepted pattern can hang."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def errors(text: str) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_a_pattern_is_text_as_it_stands() -> None:
+def test_pattern_is_literal_text() -> None:
     assert load(PLAN + "    n: (\\d+)\n    m/x: 1(2)\n").run.metrics == {
         "reward": "reward[=: ]+([-+0-9.e]+)",
         "n": "(\\d+)",
@@ -32,7 +32,7 @@ def test_a_pattern_is_text_as_it_stands() -> None:
     assert load("version: 1\njob: {script: train.py}\n").run.metrics == {}
 
 
-def test_what_is_wrong_with_a_pattern_is_said_with_its_place() -> None:
+def test_invalid_pattern_is_reported_with_its_position() -> None:
     assert errors(PLAN + "    x: (\n    loss: 'cost (.)'\n") == [
         "plan.yaml:7:8: run.metrics.x: not a regular expression of RE2: missing ): (",
         "plan.yaml:8:11: run.metrics.loss: dstui already has a metric of this name: give yours another name",
@@ -61,7 +61,7 @@ def test_what_is_wrong_with_a_pattern_is_said_with_its_place() -> None:
         ("(" + "a" * 1000 + ")", "more than 1000 characters"),
     ],
 )
-def test_a_pattern_that_gives_no_number_or_that_re2_cannot_match_is_refused(pattern: str, said: str) -> None:
+def test_pattern_without_a_number_or_unsupported_by_re2_is_refused(pattern: str, said: str) -> None:
     assert said in metric_problem("reward", pattern)
 
 
@@ -82,16 +82,16 @@ def test_a_pattern_that_gives_no_number_or_that_re2_cannot_match_is_refused(patt
         "[0-9a-z ]*" * 12 + "(x)",
     ],
 )
-def test_an_ordinary_pattern_is_taken(pattern: str) -> None:
+def test_ordinary_pattern_is_accepted(pattern: str) -> None:
     assert metric_problem("reward", pattern) == ""
 
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "x" * 41, "step"])
-def test_a_name_is_a_word_that_is_free(name: str) -> None:
+def test_name_must_be_a_free_word(name: str) -> None:
     assert metric_problem(name, "(1)")
 
 
-def test_every_metric_that_is_found_has_a_name_that_is_taken_and_said() -> None:
+def test_every_builtin_metric_name_is_reserved_and_reported() -> None:
     assert {pattern.name for pattern in PATTERNS} - {"step"} == METRICS.keys() - {"overflows"}
 
 
@@ -111,7 +111,7 @@ ADVERSARIAL = ("a" * 1000, "ab" * 500, "é" * 1000, "a" * 999 + "!", "".join("ab
 
 @settings(max_examples=150, deadline=None)
 @given(pattern=PATTERNS_OF_ANYBODY)
-def test_no_pattern_that_is_taken_hangs_on_any_line(pattern: str) -> None:
+def test_no_accepted_pattern_hangs_on_any_line(pattern: str) -> None:
     pattern = f"{pattern}(x)"
     if metric_problem("reward", pattern):
         return
@@ -122,7 +122,7 @@ def test_no_pattern_that_is_taken_hangs_on_any_line(pattern: str) -> None:
             assert time.thread_time() - then < 1.0
 
 
-def test_without_re2_a_pattern_is_refused_and_not_matched_by_re(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pattern_is_refused_without_re2_instead_of_using_re(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     assert errors(PLAN) == [
         "plan.yaml:6:13: run.metrics.reward: regular expressions need google-re2, which cannot be imported here: "
@@ -130,7 +130,7 @@ def test_without_re2_a_pattern_is_refused_and_not_matched_by_re(monkeypatch: pyt
     ]
 
 
-def test_re2_is_loaded_with_the_first_pattern_of_a_user_and_not_before() -> None:
+def test_re2_is_loaded_with_the_first_pattern() -> None:
     program = f"""import sys
 import dstui.cli, dstui.tui.app, dstui.tui.run_screen, dstui.commands.logs
 from dstui.plan import load

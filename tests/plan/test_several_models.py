@@ -1,11 +1,11 @@
-"""Several models in one Plan: each has its own configuration, and the Plan can be seen from each of them."""
+"""Several models in one Plan: each has its own configuration, and the Plan can be viewed from each."""
 
 from __future__ import annotations
 
 import pytest
 
 from dstui.plan import PlanError, load
-from dstui.plan.history import History
+from dstui.tui.session.state import History
 
 BOTH = """\
 version: 1
@@ -23,7 +23,7 @@ models:
 """
 
 
-def test_a_plan_has_a_configuration_for_each_model() -> None:
+def test_plan_has_a_configuration_per_model() -> None:
     plan = load(BOTH)
     assert list(plan.configurations) == ["student", "teacher"]
     assert plan.configurations["student"]["zero_optimization"]["reduce_bucket_size"].spelling == "5e8"
@@ -31,7 +31,7 @@ def test_a_plan_has_a_configuration_for_each_model() -> None:
     assert list(load("version: 1\njob: {script: a}\n").configurations) == [""]
 
 
-def test_focused_on_a_model_the_configuration_and_the_model_are_its_own() -> None:
+def test_focused_plan_has_the_models_configuration() -> None:
     teacher = load(BOTH).focused_on("teacher")
     assert teacher.get("deepspeed.zero_optimization.stage") == 3 == teacher.deepspeed["zero_optimization"]["stage"]
     assert teacher.model is not None
@@ -41,7 +41,7 @@ def test_focused_on_a_model_the_configuration_and_the_model_are_its_own() -> Non
     assert student is not None and student.source == "./base"
 
 
-def test_an_edit_from_a_model_changes_its_lines_alone_and_undo_is_one() -> None:
+def test_edit_of_a_focused_model_changes_its_lines_and_undo_is_shared() -> None:
     plan = load(BOTH)
     history = History(plan)
     history.push(plan.focused_on("teacher").set("deepspeed.zero_optimization.offload_param.device", "cpu"))
@@ -53,12 +53,12 @@ def test_an_edit_from_a_model_changes_its_lines_alone_and_undo_is_one() -> None:
     assert history.undo() and history.undo() is plan
 
 
-def test_a_section_that_an_edit_empties_goes_too() -> None:
+def test_emptied_section_is_removed() -> None:
     plan = load(BOTH).focused_on("teacher").set("deepspeed.bf16.enabled", True)
     assert plan.unset("deepspeed.bf16.enabled").get("deepspeed.bf16") is None
 
 
-def test_a_model_that_is_gone_is_focused_on_no_more() -> None:
+def test_removed_model_loses_the_focus() -> None:
     plan = load(BOTH).focused_on("teacher").unset("models.teacher")
     assert plan.focus == "student"
     assert load(BOTH).focused_on("nobody").focus == "student"
@@ -79,7 +79,7 @@ def test_a_model_that_is_gone_is_focused_on_no_more() -> None:
         ("{a: {}, A: {}}", "models.A", "it differs from a in upper and lower case only"),
     ],
 )
-def test_what_is_wrong_with_models_is_said_at_its_place(models: str, where: str, message: str) -> None:
+def test_errors_in_models_have_their_position(models: str, where: str, message: str) -> None:
     with pytest.raises(PlanError) as caught:
         load(f"version: 1\njob: {{script: a}}\nmodels: {models}\n")
     assert [(f.path, f.message.startswith(message)) for f in caught.value.findings] == [(where, True)]

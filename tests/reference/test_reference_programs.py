@@ -1,4 +1,4 @@
-"""The reference: the installed DeepSpeed's own verdict, from a warm child."""
+"""The reference: the installed DeepSpeed's own verdict, from a warm child process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def reference() -> Iterator[ReferenceChecker]:
         yield one
 
 
-def test_it_gives_deepspeeds_verdict_in_its_words_for_the_planned_ranks(reference: ReferenceChecker) -> None:
+def test_reference_gives_deepspeeds_verdict_for_the_planned_ranks(reference: ReferenceChecker) -> None:
     assert reference.validate({"train_batch_size": 4}, 4).ok
     refused = reference.validate({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4}, 4)
     assert (refused.ok, refused.kind) == (False, "AssertionError")
@@ -26,7 +26,7 @@ def test_it_gives_deepspeeds_verdict_in_its_words_for_the_planned_ranks(referenc
     assert refused.version.count(".") == 2
 
 
-def test_one_warm_child_serves_many_questions(reference: ReferenceChecker) -> None:
+def test_warm_child_answers_many_questions(reference: ReferenceChecker) -> None:
     start = time.perf_counter()
     with ReferenceChecker() as cold:
         cold.validate({"train_batch_size": 1})
@@ -38,7 +38,7 @@ def test_one_warm_child_serves_many_questions(reference: ReferenceChecker) -> No
     assert time.perf_counter() - start < 20 * one_start, "a child for each would take 200 times as long"
 
 
-def test_it_reads_a_file_as_deepspeed_does_and_says_what_it_warns_of(reference: ReferenceChecker) -> None:
+def test_reference_reads_a_file_as_deepspeed_does_and_reports_warnings(reference: ReferenceChecker) -> None:
     assert reference.validate("{train_batch_size: 2 # a comment\n}", 2).ok
     twice = reference.validate('{"train_batch_size": 2, "train_batch_size": 2}', 2)
     assert "Duplicate keys" in twice.message
@@ -46,7 +46,7 @@ def test_it_reads_a_file_as_deepspeed_does_and_says_what_it_warns_of(reference: 
     assert old.ok and any("deprecated" in said for said in old.warnings)
 
 
-def test_a_python_without_deepspeed_is_a_sentence(tmp_path: Path) -> None:
+def test_python_without_deepspeed_gives_a_message(tmp_path: Path) -> None:
     empty = tmp_path / "python"
     empty.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
     empty.chmod(0o755)
@@ -56,7 +56,7 @@ def test_a_python_without_deepspeed_is_a_sentence(tmp_path: Path) -> None:
         ReferenceChecker(str(tmp_path / "nosuch"))
 
 
-def test_initialize_is_really_called_on_cpu_ranks() -> None:
+def test_initialize_is_called_on_cpu_ranks() -> None:
     adam = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
     with ReferenceChecker(how="initialize") as engine:
         fine = engine.validate({"train_micro_batch_size_per_gpu": 4, "optimizer": adam, "zero_optimization": {"stage": 1}}, 2, steps=1)

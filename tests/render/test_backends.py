@@ -1,4 +1,4 @@
-"""What DeepSpeed's launcher makes of the rendered command equals what its own runner classes build for the Plan's hosts."""
+"""What DeepSpeed's launcher does with the rendered command equals what its runner classes build for the Plan's hosts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ pytestmark = pytest.mark.xdist_group("deepspeed's launcher")
 
 @pytest.fixture(scope="module")
 def launcher_child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    """DeepSpeed's launcher, which says what it would start."""
+    """Start DeepSpeed's launcher in a mode in which it prints what it would start."""
     clean = {"PYTHONPATH": BARE_LAUNCHER, "PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home")), "DS_ACCELERATOR": "cpu"}
     with subprocess.Popen([sys.executable, "-c", ASK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean) as child:
         yield child
@@ -82,7 +82,7 @@ def launcher_child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subproc
 
 @pytest.fixture
 def both(launcher_child: subprocess.Popen[str], tmp_path: Path) -> Both:
-    """What DeepSpeed starts when the rendered command runs; what its runner class builds for the Plan's facts; these facts."""
+    """Return a function that gives what DeepSpeed starts for the rendered command, what its runner class builds, and the Plan's facts."""
     return partial(_both, launcher_child, tmp_path)
 
 
@@ -118,22 +118,22 @@ def _both(child: subprocess.Popen[str], tmp_path: Path, cluster: str) -> tuple[l
 
 
 @pytest.mark.parametrize("launcher", [launcher.name for launcher in ALL if launcher.backend])
-def test_deepspeed_starts_what_its_own_runner_builds_for_the_hosts(launcher: str, both: Both) -> None:
+def test_deepspeed_starts_what_its_runner_builds_for_the_hosts(launcher: str, both: Both) -> None:
     started, built, _ = both(f"{{hosts: {{h1: 2, h2: 2}}, launcher: {launcher}, master_port: 29511, env: {{NCCL_DEBUG: INFO}}}}")
     assert started == built
     assert started[0] == ("pdsh" if launcher == "pdsh" else "mpirun")
     words = " ".join(started)
     assert "NCCL_DEBUG" in words and "29511" in words and "DSTUI_DS_CONFIG" in words
-    assert "DS_ACCELERATOR" not in words, "the machine that starts them has no GPU, which says nothing of the hosts"
+    assert "DS_ACCELERATOR" not in words, "the launching machine has no GPU, which says nothing about the hosts"
 
 
-def test_a_filter_that_leaves_one_host_starts_that_host(both: Both) -> None:
+def test_filter_that_leaves_one_host_starts_that_host(both: Both) -> None:
     started, built, _ = both("{hosts: {h1: 2, h2: 2}, launcher: pdsh, include: 'h2:1'}")
     assert started == built
     assert started[started.index("-w") + 1] == "h2" and "--master_addr=h2" in started
 
 
-def test_a_value_that_a_shell_would_expand_reaches_the_ranks_of_pdsh_as_it_is(both: Both) -> None:
+def test_shell_metacharacters_reach_pdsh_ranks_unchanged(both: Both) -> None:
     nasty = 'a "b" $HOME `id` \\ c'
     started, _, _ = both(f"{{hosts: {{h1: 1}}, launcher: pdsh, env: {{NASTY: {json.dumps(nasty)}}}}}")
     exports = next(word for word in started if word.startswith("export"))

@@ -1,4 +1,4 @@
-"""The lines that a script needs: Python, of the integration and the combination that the Plan says."""
+"""The printed code that a script needs: Python for the Plan's integration and features."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SHOWN: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "Lightning": ("deepspeed", "optimizer", "", ("DeepSpeedStrategy(config=settings)", "accumulate_grad_batches=accumulate", "trainer.fit(")),
     "gloo": ("accelerate", "", "", ('Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])',)),
 }  # fmt: skip
-"""What the field's guides show -> integration, configuration, more of the job, and the parts in their order."""
+"""Topic of the field's guides -> integration, configuration, more of the job, and the parts in order."""
 
 
 def lines(integration: str, config: str, more: str = "") -> str:
@@ -68,7 +68,7 @@ def lines(integration: str, config: str, more: str = "") -> str:
 
 
 @pytest.mark.parametrize("what", SHOWN)
-def test_what_the_guides_show_is_shown_in_its_order(what: str) -> None:
+def test_topics_of_the_guides_are_shown_in_order(what: str) -> None:
     integration, config, more, parts = SHOWN[what]
     found = lines(integration, CONFIGS[config], more)
     places = [found.find(part) for part in parts]
@@ -77,7 +77,7 @@ def test_what_the_guides_show_is_shown_in_its_order(what: str) -> None:
 
 @pytest.mark.parametrize(("integration", "config"), list(itertools.product(("deepspeed", "trainer", "accelerate"), CONFIGS)))
 @pytest.mark.parametrize("more", ["", ", optimizer: script", ', args: ["--deepspeed_config", "{ds_config}"]'])
-def test_what_is_shown_is_python(integration: str, config: str, more: str) -> None:
+def test_printed_code_is_python(integration: str, config: str, more: str) -> None:
     ast.parse(lines(integration, CONFIGS[config], more))
 
 
@@ -91,17 +91,17 @@ def test_what_is_shown_is_python(integration: str, config: str, more: str) -> No
     ],
     ids=["a", "b", "c", "d"],
 )
-def test_the_four_combinations_of_accelerate(config: str, has: tuple[str, ...], has_not: tuple[str, ...]) -> None:
+def test_four_combinations_of_accelerate(config: str, has: tuple[str, ...], has_not: tuple[str, ...]) -> None:
     found = lines("accelerate", CONFIGS[config], ", optimizer: script")
     assert all(part in found for part in has) and not any(part in found for part in has_not)
 
 
-def test_inference_prepares_the_evaluation_loader_alone() -> None:
+def test_inference_prepares_only_the_evaluation_loader() -> None:
     found = lines("accelerate", "{zero_optimization: {stage: 3}}", ", optimizer: none")
     assert "prepare(model, eval_loader)" in found and "optimizer" not in found.replace("no optimizer", "")
 
 
-def test_saving_is_shown_as_it_works_with_this_configuration() -> None:
+def test_saving_is_shown_for_the_configuration() -> None:
     assert "accelerator.get_state_dict(model)\n" in lines("accelerate", CONFIGS["optimizer"])
     assert "raises here" in lines("accelerate", "{zero_optimization: {stage: 3}, optimizer: {type: Adam}}")
     assert "client_state" in lines("deepspeed", CONFIGS["optimizer"])

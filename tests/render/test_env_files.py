@@ -1,4 +1,4 @@
-"""A .deepspeed_env in the home or the job's folder reaches the ranks where DeepSpeed's launcher would read it, and every face says so."""
+"""A .deepspeed_env in the home or the job's folder reaches the ranks if DeepSpeed's launcher would read it, and every face says so."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ deepspeed: {{train_micro_batch_size_per_gpu: 1}}
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A job's folder and a home, each with a .deepspeed_env."""
+    """Return a job's folder; it and the home each have a .deepspeed_env."""
     home, folder = tmp_path / "home", tmp_path / "job"
     home.mkdir()
     folder.mkdir()
@@ -44,7 +44,7 @@ def written(job: Path, launcher: str, hosts: str = "{h1: 1, h2: 1}") -> Path:
 
 
 @pytest.mark.parametrize("launcher", ["pdsh", "ssh", "slurm", "torchrun", "null"])
-def test_the_ranks_of_other_hosts_get_what_deepspeeds_launcher_would_give_them(job: Path, launcher: str) -> None:
+def test_remote_ranks_get_what_deepspeeds_launcher_would_give(job: Path, launcher: str) -> None:
     plan = read_plan(written(job, launcher))
     env = Target(plan, NO_GPU, None, env_files_of(plan)).launch.environment()
     read = {name: env.get(name) for name in ("NCCL_DEBUG", "HF_HOME", "MINE")}
@@ -53,17 +53,17 @@ def test_the_ranks_of_other_hosts_get_what_deepspeeds_launcher_would_give_them(j
 
 
 @pytest.mark.parametrize("words", [["check"], ["render"], ["--headless", "--dry-run"]])
-def test_every_face_says_what_becomes_of_the_files(job: Path, words: list[str]) -> None:
-    def said(launcher: str, hosts: str) -> str:
+def test_every_face_reports_what_happens_to_the_files(job: Path, words: list[str]) -> None:
+    def finding_texts(launcher: str, hosts: str) -> str:
         ran = dstui(words[0], written(job, launcher, hosts), *words[1:])
         return " ".join((ran.stdout + ran.stderr).split())
 
     both = f"{job.parent}/home/.deepspeed_env and {job}/.deepspeed_env"
-    assert f"{both}: every rank gets NCCL_DEBUG, HF_HOME, as by DeepSpeed's launcher; MINE stays" in said("ssh", "{h1: 1, h2: 1}")
-    assert f"{both} is not read" in said("torchrun", "{h1: 1, h2: 1}")
-    assert f"{both} is not read: DeepSpeed's launcher reads it, for ranks on other hosts only" in said("local", "{localhost: 1}")
+    assert f"{both}: every rank gets NCCL_DEBUG, HF_HOME, as by DeepSpeed's launcher; MINE stays" in finding_texts("ssh", "{h1: 1, h2: 1}")
+    assert f"{both} is not read" in finding_texts("torchrun", "{h1: 1, h2: 1}")
+    assert f"{both} is not read: DeepSpeed's launcher reads it, for ranks on other hosts only" in finding_texts("local", "{localhost: 1}")
     (job / ".deepspeed_env").write_text("# a comment\nA=1\n")
-    assert f"{job}/.deepspeed_env: line 1 is not NAME=value: ignored here" in said("ssh", "{h1: 1, h2: 1}")
+    assert f"{job}/.deepspeed_env: line 1 is not NAME=value: ignored here" in finding_texts("ssh", "{h1: 1, h2: 1}")
 
 
 DEEPSPEED = """\
@@ -79,7 +79,7 @@ print(runner.DEEPSPEED_ENVIRONMENT_NAME, [path.replace(sys.argv[2], "~") for pat
 """
 
 
-def test_names_and_values_are_those_that_deepspeed_exports(job: Path) -> None:
+def test_names_and_values_equal_deepspeeds_exports(job: Path) -> None:
     home = job.parent / "home"
     ran = subprocess.run(
         [sys.executable, "-c", DEEPSPEED, str(home / ".deepspeed_env"), str(home)], capture_output=True, text=True, check=True
@@ -88,7 +88,7 @@ def test_names_and_values_are_those_that_deepspeed_exports(job: Path) -> None:
     assert not bad and ran.stdout.splitlines()[-1] == f".deepspeed_env ['~', '.'] {variables}"
 
 
-def test_lines_that_are_no_variables_are_counted_and_nothing_is_expanded() -> None:
+def test_invalid_lines_are_counted_and_nothing_is_expanded() -> None:
     variables, bad = parse_env_file("A=$HOME\n\n# c\nno\nB C=1\nD=a=b\nE=x\x1b[2J\n")
     assert (variables, bad) == ({"A": "$HOME", "D": "a=b"}, [2, 3, 4, 5, 7])
     assert re.fullmatch(r"\$HOME", variables["A"])

@@ -1,4 +1,4 @@
-"""The SLURM script and the Kubernetes manifest: what stands in them, and that a shell and the published schema take them."""
+"""The SLURM script and the Kubernetes manifest: their content, and that a shell and the published schemas accept them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan(cluster: str, more: str = "", job: str = "{script: train.py, args: [--c
     return load(f"version: 1\nname: Llama 2 SFT\njob: {job}\ncluster: {cluster}\n{more}deepspeed: {CONFIG}\n", base="/data/x y")
 
 
-def test_the_slurm_script_asks_for_the_plans_nodes_and_gpus_and_is_whole() -> None:
+def test_slurm_script_requests_the_plans_nodes_and_gpus_and_is_complete() -> None:
     text = slurm_artifact(Target(plan("{hosts: {a: 8, b: 8}, env: {NCCL_DEBUG: INFO}, include: a@b}"), GPUS)).text
     directives = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(.*))?$", text, re.M))
     assert (directives["nodes"], directives["gpus-per-node"], directives["ntasks-per-node"]) == ("2", "8", "1")
@@ -50,12 +50,12 @@ def test_the_slurm_script_asks_for_the_plans_nodes_and_gpus_and_is_whole() -> No
         ("run: {restarts: {max: 1, args: [--resume, '{checkpoint}']}}\n", "the script must find its checkpoint itself"),
     ],
 )
-def test_after_a_requeue_the_script_is_told_to_resume(run: str, words: str) -> None:
+def test_script_resumes_after_a_requeue(run: str, words: str) -> None:
     text = slurm_artifact(Target(plan("{hosts: {a: 2}}", run), GPUS)).text
     assert words in text and "trap requeue USR1\n" in text and "#SBATCH --requeue\n#" in text
 
 
-def test_without_restarts_a_job_is_never_queued_again() -> None:
+def test_job_without_restarts_is_never_requeued() -> None:
     text = slurm_artifact(Target(plan("{hosts: {a: 2}}"), GPUS)).text
     assert "#SBATCH --no-requeue\n" in text
     assert not any(word in text for word in ("trap", "USR1", "scontrol requeue", "#SBATCH --requeue"))
@@ -67,23 +67,23 @@ NUMBERED = "{num_nodes: 2, num_gpus: 8}"
 
 @pytest.mark.parametrize("made", [slurm_artifact, kubernetes_artifact])
 @pytest.mark.parametrize("cluster", [NAMED, NUMBERED, "{num_gpus: 8}"])
-def test_the_machine_that_renders_changes_nothing(made: Callable[[Target], Artifact], cluster: str) -> None:
+def test_rendering_does_not_depend_on_the_machine(made: Callable[[Target], Artifact], cluster: str) -> None:
     found = {made(Target(plan(cluster), machine)).text for machine in (NO_GPU, GPUS)}
     assert len(found) == 1
     text = found.pop()
     assert "DS_ACCELERATOR=" not in text and "localhost" not in text and "node 0" not in text
     assert "--gpus-per-node=8" in text or "nvidia.com/gpu: 8" in text
-    assert "# assumed: each node has 8 GPUs" in text, "what was assumed stands at the top"
+    assert "# assumed: each node has 8 GPUs" in text, "assumptions are at the top"
 
 
 @pytest.mark.parametrize("made", [slurm_artifact, kubernetes_artifact])
-def test_cpu_ranks_are_those_that_the_plan_asks_for(made: Callable[[Target], Artifact]) -> None:
+def test_cpu_ranks_are_those_of_the_plan(made: Callable[[Target], Artifact]) -> None:
     artifact = made(Target(plan("{cpu_ranks: 3, env: {DS_ACCELERATOR: cpu}}"), GPUS))
     assert "gpus-per-node" not in artifact.text and "nvidia.com/gpu" not in artifact.text
     assert any("3 ranks on CPUs" in note for note in artifact.notes)
 
 
-def test_the_slurm_section_becomes_options_of_sbatch() -> None:
+def test_slurm_section_becomes_sbatch_options() -> None:
     slurm = "{partition: gpu, time: 2-12:00:00, gres: gpu:a100:8, cpus_per_task: 64, extra: [--mail-type=END], setup: [module load cuda]}"
     text = slurm_artifact(Target(plan(f"{{num_nodes: 2, num_gpus: 8, slurm: {slurm}}}"), NO_GPU)).text
     options = {"partition=gpu", "time=2-12:00:00", "gres=gpu:a100:8", "cpus-per-task=64", "mail-type=END"}
@@ -96,7 +96,7 @@ def test_the_slurm_section_becomes_options_of_sbatch() -> None:
         plan('{slurm: {partition: "a\\n#SBATCH --uid=0"}}')
 
 
-def test_cpus_come_from_the_plan_or_a_recorded_node_else_a_line_is_left_to_fill_in() -> None:
+def test_cpus_come_from_plan_or_recorded_node_or_a_line_to_fill_in() -> None:
     node = replace(GPUS, recorded=True, host=replace(GPUS.host, cpus=128))
     assert "#SBATCH --cpus-per-task=64\n" in slurm_artifact(Target(plan("{num_gpus: 2}"), node)).text
     unknown = slurm_artifact(Target(plan("{num_gpus: 2}"), GPUS))
@@ -104,7 +104,7 @@ def test_cpus_come_from_the_plan_or_a_recorded_node_else_a_line_is_left_to_fill_
     assert any(note.startswith("to fill in: the line ##SBATCH --cpus-per-task=N") for note in unknown.notes)
 
 
-def test_what_slurm_and_kubernetes_cannot_say_is_refused() -> None:
+def test_settings_unsupported_by_slurm_and_kubernetes_are_refused() -> None:
     for made in (slurm_artifact, kubernetes_artifact):
         with pytest.raises(RenderError, match="same number of slots"):
             made(Target(plan("{hosts: {a: 2, b: 4}}"), GPUS))
@@ -113,13 +113,13 @@ def test_what_slurm_and_kubernetes_cannot_say_is_refused() -> None:
 
 
 def manifest(target: Target) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The ConfigMap and the PyTorchJob."""
+    """Return the ConfigMap and the PyTorchJob."""
     configmap, job = yaml.safe_load_all(kubernetes_artifact(target, v1=True).text)
     return configmap, job
 
 
-def test_the_manifest_is_a_trainjob_whose_pods_are_patched_as_v2_2_and_later_take_it() -> None:
-    """trainer.kubeflow.org_trainjobs.yaml (kubeflow/trainer v2.2.0, v2.3.0): the names of the fields, and what is required."""
+def test_manifest_is_a_trainjob_with_pod_patches_for_v2_2_and_later() -> None:
+    """Field names and required fields: trainer.kubeflow.org_trainjobs.yaml (kubeflow/trainer v2.2.0, v2.3.0)."""
     target = Target(plan("{hosts: {a: 2, b: 2}}", "run: {restarts: {max: 3}}\n"), GPUS)
     artifact = kubernetes_artifact(target)
     configmap, job = yaml.safe_load_all(artifact.text)
@@ -156,7 +156,7 @@ KUBERNETES = (
         ("2.2", ("runtimePatches", 0, "trainingRuntimeSpec", "template", "spec", "replicatedJobs", 0, *("template", "spec") * 2)),
     ],
 )
-def test_each_release_of_the_trainer_is_told_of_the_pods_by_its_own_key(trainer: str, place: tuple[str | int, ...]) -> None:
+def test_each_trainer_release_gets_pod_settings_by_its_own_key(trainer: str, place: tuple[str | int, ...]) -> None:
     """trainer.kubeflow.org_trainjobs.yaml of kubeflow/trainer v2.0.0, v2.1.0 and v2.2.0; tests/long/test_kubernetes.py asks their models."""
     asked = f"{{num_nodes: 2, num_gpus: 8, kubernetes: {{trainer: '{trainer}', {KUBERNETES}}}}}"
     configmap, job = yaml.safe_load_all(kubernetes_artifact(Target(plan(asked), NO_GPU)).text)
@@ -175,13 +175,13 @@ def test_each_release_of_the_trainer_is_told_of_the_pods_by_its_own_key(trainer:
     assert volumes[mounts["/data"]]["persistentVolumeClaim"] == {"claimName": "claim"}
 
 
-def test_a_secret_is_named_and_never_written() -> None:
+def test_secret_is_named_and_never_written() -> None:
     with pytest.raises(PlanError, match="never the value itself") as refused:
         plan("{num_gpus: 1, kubernetes: {secrets: {HF_TOKEN: hf_abcdefghijk}}}")
     assert "hf_abc" not in str(refused.value).partition("\n")[0]
 
 
-def test_a_rank_of_a_pod_leaves_its_log_and_its_record(tmp_path: Path) -> None:
+def test_rank_of_a_pod_leaves_its_log_and_record(tmp_path: Path) -> None:
     for name in ("logs", "ranks"):
         (tmp_path / name).mkdir()
     env = {**os.environ, "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "DSTUI_RUN": str(tmp_path), "DSTUI_TAG": "k8s-x"}
@@ -192,8 +192,8 @@ def test_a_rank_of_a_pod_leaves_its_log_and_its_record(tmp_path: Path) -> None:
     assert sound(record, SHIM) and (record["exit_code"], record["tag"]) == (3, "k8s-x")
 
 
-def test_the_manifest_is_a_pytorchjob_as_its_published_schema_wants_it() -> None:
-    """kubeflow.org_pytorchjobs.yaml (training-operator v1.8): what is required, and the values that are allowed."""
+def test_manifest_is_a_pytorchjob_by_its_published_schema() -> None:
+    """Required fields and allowed values: kubeflow.org_pytorchjobs.yaml (training-operator v1.8)."""
     configmap, job = manifest(Target(plan("{hosts: {a: 8, b: 8, c: 8}, master_port: 23456}", "run: {restarts: {max: 3}}\n"), GPUS))
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", job["metadata"]["name"])
@@ -216,7 +216,7 @@ def test_the_manifest_is_a_pytorchjob_as_its_published_schema_wants_it() -> None
     assert configmap["data"] == {"ds_config.json": '{\n  "train_micro_batch_size_per_gpu": 1\n}\n'}
 
 
-def test_the_command_of_a_pod_is_torchrun_told_by_the_operators_variables() -> None:
+def test_pod_command_is_torchrun_with_the_operators_variables() -> None:
     _, job = manifest(Target(plan("{hosts: {a: 2, b: 2}}"), GPUS))
     *shell, command = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"]
     assert shell == ["sh", "-c"]

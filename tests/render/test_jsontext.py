@@ -1,4 +1,4 @@
-"""ds_config.json is the Plan's deepspeed section itself, number for number as it is spelled there."""
+"""ds_config.json is the Plan's deepspeed section, with numbers spelled as there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_the_text_reads_back_as_the_value(value: Any) -> None:
+def test_text_reads_back_as_the_value(value: Any) -> None:
     assert json.loads(json_text(value)) == value
 
 
@@ -32,7 +32,7 @@ NAMED = st.recursive(
 
 
 @given(st.dictionaries(st.text("abc", min_size=1), NAMED, max_size=3))
-def test_every_line_tells_the_path_that_it_shows(value: dict[str, Any]) -> None:
+def test_every_line_has_its_path(value: dict[str, Any]) -> None:
     for line in json_lines(value):
         at: Any = value
         for part in filter(None, line.path.split(".")):
@@ -43,7 +43,7 @@ def test_every_line_tells_the_path_that_it_shows(value: dict[str, Any]) -> None:
         assert f'"{name}": ' in line.text or not name or name.isdigit() or text in "}]"
 
 
-def test_numbers_keep_their_spelling_where_json_has_it() -> None:
+def test_numbers_keep_their_spelling_if_json_has_it() -> None:
     plan = load("version: 1\njob: {script: a}\ndeepspeed: {a: 5e8, b: 1e-4, c: 1.50, d: 0x10, e: .5, f: +1, g: 007, h: .inf, i: 1E3}\n")
     text = json_text(plan.deepspeed)
     assert [line.split(": ")[1].rstrip(",") for line in text.splitlines()[1:-1]] == [
@@ -52,7 +52,7 @@ def test_numbers_keep_their_spelling_where_json_has_it() -> None:
     assert math.isinf(json.loads(text)["h"])
 
 
-def test_a_list_of_scalars_stays_on_one_line() -> None:
+def test_list_of_scalars_stays_on_one_line() -> None:
     assert [line.text for line in json_lines({"betas": [0.9, 0.999], "nested": [{"a": 1}], "none": [], "empty": {}})] == [
         "{",
         '  "betas": [0.9, 0.999],',

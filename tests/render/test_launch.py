@@ -1,4 +1,4 @@
-"""The command line is DeepSpeed's own, right to paste; DeepSpeed's argument parser is the reference."""
+"""The command line can be pasted and follows DeepSpeed's options; DeepSpeed's argument parser is the reference."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ def plan(cluster: str = "{}", job: str = "{script: train.py, args: [--deepspeed_
         ),
     ],
 )  # fmt: skip
-def test_the_launchers_options_follow_from_the_cluster(cluster: str, machine: Machine, options: list[str], ranks: int) -> None:
+def test_launcher_options_follow_from_the_cluster(cluster: str, machine: Machine, options: list[str], ranks: int) -> None:
     spec = launch_spec(plan(cluster), machine)
     assert spec.options() == options
     assert (len(spec.ranks), Target(plan(cluster), machine).world_size) == (ranks, ranks)
 
 
 @pytest.mark.parametrize(("cluster", "size"), [("{cpu_ranks: 3}", "3"), ("{hosts: {localhost: 4}, num_gpus: 2}", "4")])
-def test_the_launcher_is_told_the_ranks_of_a_cpu_and_need_not_count_them(cluster: str, size: str) -> None:
-    """DeepSpeed before 0.16 counts them by numactl, and dies where it is not installed (tests/long/test_older_launchers.py)."""
+def test_launcher_gets_the_number_of_cpu_ranks(cluster: str, size: str) -> None:
+    """DeepSpeed before 0.16 counts them by numactl and crashes without it (tests/long/test_older_launchers.py)."""
     assert launch_spec(plan(cluster), NO_GPU).environment()["LOCAL_SIZE"] == size
     assert "LOCAL_SIZE" not in launch_spec(plan(cluster), GPUS).environment()
 
 
-def test_the_number_of_ranks_is_unknown_where_nobody_looked_for_gpus() -> None:
+def test_number_of_ranks_is_unknown_for_an_unprobed_machine() -> None:
     assert Target(plan(), Machine.unprobed()).world_size is None
 
 
-def test_deepspeeds_own_parser_takes_every_command_as_it_is_meant() -> None:
+def test_deepspeeds_parser_reads_every_command_as_intended() -> None:
     clusters = [
         "{}",
         "{hosts: {a: 8, b: 8}, launcher: pdsh, include: a@b:0, master_port: 1234, launcher_args: [--ssh_port, 2222]}",
@@ -101,7 +101,7 @@ def test_deepspeeds_own_parser_takes_every_command_as_it_is_meant() -> None:
     assert (parsed[4]["bind_cores_to_rank"], parsed[4]["num_gpus"]) == (True, 2)
 
 
-def test_the_pasted_command_gives_the_shell_exactly_these_words(tmp_path: Path) -> None:
+def test_pasted_command_gives_the_shell_exactly_these_words(tmp_path: Path) -> None:
     nasty = ["a b", "it's", "$HOME", 'x"y', "*", "", "{ds_config}"]
     (tmp_path / "show.py").write_text(
         "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.getcwd(), os.environ['A'], os.environ['DSTUI_DS_CONFIG']]))"
@@ -111,14 +111,14 @@ def test_the_pasted_command_gives_the_shell_exactly_these_words(tmp_path: Path) 
         base=str(tmp_path),
     )
     command = launch_spec(mine, NO_GPU).command("cfg dir/ds_config.json")
-    assert shlex.split(command)  # it is whole
+    assert shlex.split(command)  # the command is complete
     plain = command.replace("-m deepspeed.launcher.runner --num_gpus 1", "")
     words, folder, value, config = json.loads(subprocess.run(["sh", "-c", plain], capture_output=True, text=True, check=True).stdout)
     assert words == [*nasty[:-1], "cfg dir/ds_config.json"]
     assert (folder, value, config) == (str(tmp_path), "$X 'y'", f"{tmp_path}/cfg dir/ds_config.json")
 
 
-def test_rendering_is_the_same_every_time() -> None:
+def test_rendering_is_deterministic() -> None:
     mine = plan("{hosts: {a: 2, b: 2}, launcher: pdsh, env: {NCCL_DEBUG: INFO}}")
     files = {artifact.name: artifact.text for artifact in artifacts(Target(mine, GPUS))}
     assert files == {artifact.name: artifact.text for artifact in artifacts(Target(mine, GPUS))}
@@ -126,13 +126,13 @@ def test_rendering_is_the_same_every_time() -> None:
     assert files[".deepspeed_env"].splitlines()[-1] == "NCCL_DEBUG=INFO"
 
 
-def test_each_node_has_its_own_command_where_nobody_starts_the_others() -> None:
+def test_each_node_has_its_command_if_nobody_starts_the_others() -> None:
     command = launch_spec(plan("{hosts: {a: 2, b: 2}, launcher: nossh}"), GPUS).command()
     assert "# on a\n" in command
     assert "--no_ssh --node_rank 1 --master_addr a --master_port 29500" in command
 
 
-def test_accelerate_finds_in_the_environment_what_its_own_launcher_would_have_set() -> None:
+def test_accelerate_finds_the_environment_of_its_own_launcher() -> None:
     spec = launch_spec(
         plan(job="{script: a.py, integration: accelerate}", deepspeed="{bf16: {enabled: true}, zero_optimization: {stage: 3}}"), NO_GPU
     )
@@ -153,13 +153,13 @@ def test_accelerate_finds_in_the_environment_what_its_own_launcher_would_have_se
         ("{fp16: {enabled: true}, bf16: {enabled: auto}}", "{}", "fp16", "false"),
     ],
 )
-def test_what_is_auto_is_left_to_accelerate(deepspeed: str, accelerate: str, precision: str | None, init: str | None) -> None:
+def test_auto_is_left_to_accelerate(deepspeed: str, accelerate: str, precision: str | None, init: str | None) -> None:
     text = f"version: 1\njob: {{script: a.py, integration: accelerate}}\naccelerate: {accelerate}\ndeepspeed: {deepspeed}\n"
     env = launch_spec(load(text), NO_GPU).environment()
     assert (env.get("ACCELERATE_MIXED_PRECISION"), env.get("ACCELERATE_DEEPSPEED_ZERO3_INIT")) == (precision, init)
 
 
-def test_an_option_of_the_users_is_not_given_twice() -> None:
+def test_option_of_the_user_is_not_repeated() -> None:
     spec = launch_spec(plan("{launcher_args: [--no_local_rank]}", job="{script: a.py, integration: accelerate}"), NO_GPU)
     assert spec.argv().count("--no_local_rank") == 1
 
@@ -172,7 +172,7 @@ def test_an_option_of_the_users_is_not_given_twice() -> None:
         ("{hosts: {a: 2}, num_nodes: 2}", "cluster.num_nodes: num_nodes is 2, but there are only 1 hosts"),
     ],
 )
-def test_what_cannot_be_a_command_names_its_key(cluster: str, sentence: str) -> None:
+def test_value_that_cannot_be_a_command_names_its_key(cluster: str, sentence: str) -> None:
     with pytest.raises(RenderError, match=sentence):
         launch_spec(plan(cluster), GPUS)
 
@@ -187,12 +187,12 @@ def test_what_cannot_be_a_command_names_its_key(cluster: str, sentence: str) -> 
         ("{include: 'localhost:3'}", "2,1", [3]),
     ],
 )
-def test_visible_devices_choose_the_slots_where_nothing_else_does(cluster: str, variable: str, used: list[int]) -> None:
+def test_visible_devices_choose_the_slots_by_default(cluster: str, variable: str, used: list[int]) -> None:
     machine = machines.machine(*GPUS.gpus, host=Host(environment={"CUDA_VISIBLE_DEVICES": variable}))
     assert slots(plan(cluster), machine) == {"localhost": used}
 
 
-def test_the_plans_own_visible_devices_count_as_the_launcher_takes_them() -> None:
+def test_visible_devices_of_the_plan_count_as_for_the_launcher() -> None:
     mine = plan("{env: {CUDA_VISIBLE_DEVICES: '0,2,3'}}")
     other = machines.machine(*GPUS.gpus, host=Host(environment={"CUDA_VISIBLE_DEVICES": "1"}))
     assert [slots(mine, machine) for machine in (GPUS, other)] == [{"localhost": [0, 2, 3]}] * 2
@@ -200,7 +200,7 @@ def test_the_plans_own_visible_devices_count_as_the_launcher_takes_them() -> Non
 
 
 @pytest.mark.parametrize("launcher", ["accelerate", "torchrun", "openmpi"])
-def test_visible_devices_may_choose_gpus_that_the_launcher_itself_cannot(launcher: str) -> None:
+def test_visible_devices_can_choose_gpus_that_the_launcher_cannot(launcher: str) -> None:
     spec = launch_spec(plan(f"{{launcher: {launcher}, env: {{CUDA_VISIBLE_DEVICES: '0,2'}}}}"), machines.machine(*gpus(4)))
     assert (len(spec.ranks), spec.environment()["CUDA_VISIBLE_DEVICES"]) == (2, "0,2")
 
@@ -209,21 +209,21 @@ def test_visible_devices_may_choose_gpus_that_the_launcher_itself_cannot(launche
     st.text(st.characters(exclude_characters="\0", codec="utf-8") | st.sampled_from("\x1b\x07\n\t'\"$`\\%\x9b\u202e\udcff"), max_size=30)
 )
 @settings(max_examples=60)
-def test_any_word_is_pasted_as_it_is_and_shown_without_a_control_character(word: str) -> None:
+def test_any_word_is_pasted_unchanged_and_shown_without_control_characters(word: str) -> None:
     shown = quote_word(word)
     assert escaped(shown) == shown
     said = subprocess.run(["/bin/sh", "-c", f"printf %s {shown}"], capture_output=True, check=True).stdout
     assert said == word.encode("utf-8", "surrogateescape")
 
 
-def test_a_script_whose_name_is_an_option_is_a_path_for_every_launcher() -> None:
+def test_script_named_like_an_option_is_a_path_for_every_launcher() -> None:
     for name in ("--help", "-m", "bind:x.py"):
         spec = launch_spec(load(f'version: 1\njob: {{script: "{name}"}}\n', base="/data"), NO_GPU)
         assert spec.argv()[-1] == f"./{name}"
     assert launch_spec(plan(job="{module: pkg.train}"), NO_GPU).script == ("-m", "pkg.train")
 
 
-def test_a_hostfile_that_names_this_machine_alone_starts_its_slots_here() -> None:
+def test_hostfile_with_only_this_machine_starts_local_slots() -> None:
     for launcher in ("null", "local"):
         spec = launch_spec(plan(f"{{hostfile: h, launcher: {launcher}}}"), GPUS, {"localhost": 2})
         assert (spec.local, spec.options(), len(spec.ranks)) == (True, ["--num_gpus", "2"], 2)
@@ -249,13 +249,13 @@ def test_a_hostfile_that_names_this_machine_alone_starts_its_slots_here() -> Non
         ),
     ],
 )  # fmt: skip
-def test_where_each_host_has_a_command_it_says_which_host_it_is(launcher: str, node: int, words: str) -> None:
+def test_commands_per_host_name_their_host(launcher: str, node: int, words: str) -> None:
     spec = launch_spec(plan(f"{{hosts: {{a: 2, b: 2}}, launcher: {launcher}}}", "{script: train.py}"), GPUS)
     assert (spec.start, spec.argv(node=node)[1:]) == ("hosts", ["-m", *words.split()])
     assert spec.argv(node=node, wrapper=["shim.py", "F"])[-3:] == ["shim.py", "F", "train.py"]
 
 
-def test_accelerate_over_pdsh_is_one_command_that_is_given_the_hostfile() -> None:
+def test_accelerate_over_pdsh_is_one_command_with_the_hostfile() -> None:
     text = (
         "version: 1\njob: {script: a.py}\ncluster: {hosts: {a: 2, b: 2}, launcher: accelerate}\n"
         "accelerate: {deepspeed_config: {deepspeed_multinode_launcher: pdsh}}\ndeepspeed: {zero_optimization: {stage: 3}, comms_logger: {}}\n"
@@ -278,7 +278,7 @@ def test_accelerate_over_pdsh_is_one_command_that_is_given_the_hostfile() -> Non
         ("{hosts: {a: 2}, launcher: pdsh}", machines.machine(host=Host(scheduler="slurm")), "pdsh"),
     ],
 )
-def test_the_launcher_follows_from_where_the_ranks_run(cluster: str, machine: Machine, launcher: str) -> None:
+def test_launcher_follows_from_where_the_ranks_run(cluster: str, machine: Machine, launcher: str) -> None:
     assert launch_spec(plan(cluster), machine).launcher == launcher
 
 
@@ -293,11 +293,11 @@ def test_the_launcher_follows_from_where_the_ranks_run(cluster: str, machine: Ma
         ("{env: {DS_ACCELERATOR: cuda}}", NO_GPU, False),
     ],
 )
-def test_a_machine_without_gpu_that_only_starts_the_ranks_does_not_make_them_cpu_ranks(cluster: str, machine: Machine, cpu: bool) -> None:
+def test_login_machine_without_gpu_does_not_make_cpu_ranks(cluster: str, machine: Machine, cpu: bool) -> None:
     assert launch_spec(plan(cluster), machine).cpu is cpu
 
 
-def test_a_machine_that_only_starts_the_ranks_is_not_judged_in_their_place() -> None:
+def test_login_machine_is_not_judged_in_place_of_the_hosts() -> None:
     login = machines.machine(source="this machine", host=Host(name="login"))
     far = "{hosts: {a: 2, b: 2}, env: {NCCL_SOCKET_IFNAME: ib7}}"
     assert Target(plan(far), login).hosts_machine is None
@@ -307,7 +307,7 @@ def test_a_machine_that_only_starts_the_ranks_is_not_judged_in_their_place() -> 
     assert Target(plan("{hosts: {login: 2, b: 2}}"), login).hosts_machine == login
 
 
-def test_torchruns_ranks_see_the_slots_that_are_chosen() -> None:
+def test_torchrun_ranks_see_the_chosen_slots() -> None:
     spec = launch_spec(plan("{hosts: {a: 4, b: 4}, launcher: torchrun, include: 'a@b:1,3'}"), GPUS)
     assert "CUDA_VISIBLE_DEVICES" not in spec.environment(node=0)
     assert spec.environment(node=1)["CUDA_VISIBLE_DEVICES"] == "1,3"
@@ -317,7 +317,7 @@ def test_torchruns_ranks_see_the_slots_that_are_chosen() -> None:
 @pytest.mark.parametrize(
     "job", ["{script: t.py, args: ['${ARG_1}', 'x${A_B}y', '$${LITERAL}']}", "{command: [t.py, '${ARG_1}', 'x${A_B}y', '$${LITERAL}']}"]
 )
-def test_a_rendered_script_takes_holes_from_its_environment_or_refuses(job: str, tmp_path: Path) -> None:
+def test_rendered_script_takes_holes_from_its_environment_or_refuses(job: str, tmp_path: Path) -> None:
     made = Target(load(f"version: 1\njob: {job[:-1]}, python: /t/python}}\n", base=str(tmp_path)), NO_GPU)
     text = next(file.text for file in artifacts(made) if file.name == "launch.sh")
     shown = re.sub(r"\S*(?:/t/python|exec)\b", "printf '%s\\\\n'", text)

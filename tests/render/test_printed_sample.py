@@ -1,4 +1,4 @@
-"""A sample of the lines that `dstui render --only code` prints, run on one CPU rank; tests/long/test_printed_code.py runs all of them."""
+"""A sample of the code that `dstui render --only code` prints, run on one CPU rank; tests/long/test_printed_code.py runs all of it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # otherwise it i
 """
 
 
-def told(script: str, folder: Path, configs: dict[str, Any]) -> dict[str, Any]:
-    """What a script tells at its end."""
+def run_script(script: str, folder: Path, configs: dict[str, Any]) -> dict[str, Any]:
+    """Run a script and return what it reports at its end."""
     env = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     for name, config in configs.items():
         env[f"DSTUI_DS_CONFIG{'_' if name else ''}{name.upper()}"] = str(folder / f"{name}.json")
         (folder / f"{name}.json").write_text(json.dumps(config, default=float))
     words = [sys.executable, "-c", PLAIN_GLOO + f"import sys\nsys.path.insert(0, {str(releases.accelerate())!r})\n" + script]
-    env |= {"DS_ACCELERATOR": "cpu", "ACCELERATE_USE_DEEPSPEED": "true", "OMP_NUM_THREADS": "1"}
+    env |= {"DS_ACCELERATOR": "cpu", "ACCELERATE_USE_DEEPSPEED": "true"}
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
     line = next((line.partition("TOLD ")[2] for line in done.stdout.splitlines() if "TOLD " in line), "")
     assert line, done.stdout[-2000:] + done.stderr[-3000:]
@@ -42,17 +42,17 @@ def told(script: str, folder: Path, configs: dict[str, Any]) -> dict[str, Any]:
 def test_plain_deepspeed_trains_and_its_weights_are_read_again(tmp_path: Path) -> None:
     plan = load(f"version: 1\njob: {{script: t.py}}\ndeepspeed: {{{BATCH}, {ADAM}, {WARM}, zero_optimization: {{stage: 2}}}}\n")
     script, later = printed_code.scripts(render_code(plan), kind="ReturnsTheLoss")
-    first = told(script, tmp_path, {"": plan.deepspeed})
+    first = run_script(script, tmp_path, {"": plan.deepspeed})
     assert first == {"steps": 2, "micro": 16, "lr": pytest.approx(2e-3), "stage": 2}
-    assert told(later, tmp_path, {}) == {"equal": True, "in the file": True, "changed": True}
+    assert run_script(later, tmp_path, {}) == {"equal": True, "in the file": True, "changed": True}
 
 
-def test_two_models_of_accelerate_step_and_their_schedulers_move(tmp_path: Path) -> None:
+def test_two_models_of_accelerate_step_with_their_schedulers(tmp_path: Path) -> None:
     models = f"student: {{deepspeed: {{{BATCH}, {WARM}, zero_optimization: {{stage: 2}}}}}}\n"
     models += f"  critic: {{deepspeed: {{{BATCH}, {ADAM}, zero_optimization: {{stage: 2}}}}}}\n"
     cluster = "cluster: {hosts: {localhost: 1}, env: {DS_ACCELERATOR: cpu}}"
     plan = load(f"version: 1\njob: {{script: t.py, integration: accelerate}}\n{cluster}\nmodels:\n  {models}")
     script, _ = printed_code.scripts(render_code(plan), "tell(student=engine_summary(student), critic=engine_summary(critic))")
-    found = told(script, tmp_path, {name: config for name, config in plan.configurations.items() if name})
+    found = run_script(script, tmp_path, {name: config for name, config in plan.configurations.items() if name})
     assert {name: one["steps"] for name, one in found.items()} == {"student": 2, "critic": 2}
     assert found["student"]["lr"] == pytest.approx(2e-3) and found["critic"]["lr"] == pytest.approx(1e-2 / 3)

@@ -1,4 +1,4 @@
-"""What reaches the ranks on other hosts is told variable by variable; the table of facts is that of real launches."""
+"""Which environment variables reach ranks on other hosts; the table is that of real launches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEN = {
 
 
 @pytest.mark.parametrize("launcher", SEEN)
-def test_of_the_shell_reaches_the_ranks_what_the_launcher_carries(launcher: str) -> None:
+def test_variables_that_the_launcher_forwards_reach_the_ranks(launcher: str) -> None:
     plan = load(
         f"version: 1\njob: {{script: t.py}}\ncluster: {{hosts: {{h1: 1, h2: 1}}, launcher: {launcher}, env: {{MINE: x, MASTER_ADDR: y}}}}\n"
     )
@@ -36,6 +36,6 @@ def test_of_the_shell_reaches_the_ranks_what_the_launcher_carries(launcher: str)
     assert any(line.startswith("yes  MINE ") for line in reach_lines(trace_variables(spec)))
 
 
-def test_on_this_machine_the_ranks_have_the_shells_own() -> None:
+def test_local_ranks_have_the_shells_environment() -> None:
     spec = launch_spec(load("version: 1\njob: {script: t.py}\ncluster: {env: {MINE: x}}\n"), NO_GPU)
     assert {each.name for each in trace_variables(spec, SHELL) if not each.reaches} == {"RANK"}

@@ -1,4 +1,4 @@
-"""What the generated files say of themselves, and what they leave out."""
+"""Remarks in the generated files about themselves and about what they leave out."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dstui.render.sbatch import render_sbatch
 TRAINS = "train_micro_batch_size_per_gpu: 1"
 
 
-def test_each_configuration_says_which_part_of_the_plan_it_is() -> None:
+def test_each_configuration_names_its_part_of_the_plan() -> None:
     one = ds_configs(load(f"version: 1\ndeepspeed: {{{TRAINS}}}\n"))
     several = ds_configs(load(f"version: 1\njob: {{script: t.py}}\nmodels: {{actor: {{deepspeed: {{{TRAINS}}}}}}}\n"))
     assert ["the deepspeed section" in str(artifact) for artifact in (*one, *several)] == [True, False]
     assert "models.actor.deepspeed of the Plan" in str(several[0])
 
 
-def test_a_binding_that_only_dstui_does_is_left_out_of_a_batch_script_and_said() -> None:
+def test_binding_that_only_dstui_does_is_omitted_from_a_batch_script_and_reported() -> None:
     text = f"version: 1\njob: {{script: t.py}}\ncluster: {{num_nodes: 2, num_gpus: 2, cpu_binding: BINDING}}\ndeepspeed: {{{TRAINS}}}\n"
     notes = {
         binding: [
@@ -29,7 +29,7 @@ def test_a_binding_that_only_dstui_does_is_left_out_of_a_batch_script_and_said()
     assert len(notes["numactl"]) == 1 and notes["deepspeed"] == []
 
 
-def test_the_launcher_of_a_whole_accelerate_section_is_the_plans_where_it_names_one() -> None:
+def test_launcher_of_a_complete_accelerate_section_is_the_plans() -> None:
     text = f"version: 1\nLAUNCHERaccelerate: {{distributed_type: DEEPSPEED, num_machines: 2}}\ndeepspeed: {{{TRAINS}}}\n"
 
     def launcher(cluster: str) -> object:

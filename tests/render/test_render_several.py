@@ -1,4 +1,4 @@
-"""Several models in one Plan, rendered: a file, a variable and a placeholder for each, and the lines that select each plugin."""
+"""Several models rendered from one Plan: a file, a variable and a placeholder for each, and code that selects each plugin."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def target(integration: str = "accelerate") -> Target:
     return Target(load(PLAN.format(integration)), NO_GPU)
 
 
-def test_each_model_has_its_file() -> None:
+def test_each_model_has_a_file() -> None:
     files = {artifact.name: artifact.text for artifact in artifacts(target())}
     assert [name for name in files if name.endswith((".json", ".yaml"))] == [
         "ds_config_student.json",
@@ -41,7 +41,7 @@ def test_each_model_has_its_file() -> None:
     assert json.loads(files["ds_config_teacher.json"])["zero_optimization"] == {"stage": 3}
 
 
-def test_each_file_reaches_the_script_by_its_placeholder_and_its_variable() -> None:
+def test_each_file_reaches_the_script_by_placeholder_and_variable() -> None:
     spec = target().launch
     assert spec.argv("/job/ds_config.json")[-3:] == ["--student", "/job/ds_config_student.json", "--teacher=/job/ds_config_teacher.json"]
     assert "./ds_config_student.json" in spec.command()
@@ -50,20 +50,20 @@ def test_each_file_reaches_the_script_by_its_placeholder_and_its_variable() -> N
     assert "DSTUI_DS_CONFIG" not in env
 
 
-def test_with_accelerate_each_plugin_knows_its_stage_itself() -> None:
+def test_each_accelerate_plugin_knows_its_stage() -> None:
     env = target().launch.environment()
     assert env["ACCELERATE_USE_DEEPSPEED"] == "true"
     assert not {"ACCELERATE_DEEPSPEED_CONFIG_FILE", "ACCELERATE_DEEPSPEED_ZERO3_INIT", "ACCELERATE_MIXED_PRECISION"} & set(env)
 
 
 @pytest.mark.parametrize("integration", ["accelerate", "deepspeed", "trainer"])
-def test_the_lines_that_are_shown_are_python_and_name_every_model(integration: str) -> None:
+def test_printed_code_is_python_and_names_every_model(integration: str) -> None:
     found = render_code(target(integration).plan)
     ast.parse(found)
     assert "student" in found and "teacher.eval()" in found and "teacher_optimizer" not in found
 
 
-def test_accelerate_selects_each_plugin_and_a_second_trained_model_has_an_accelerator_of_its_own() -> None:
+def test_accelerate_code_selects_plugins_and_a_second_trained_model_has_its_accelerator() -> None:
     lines = render_code(target().plan).splitlines()
     at = [n for n, line in enumerate(lines) if "select_deepspeed_plugin" in line or ".prepare(" in line]
     assert [lines[n].split("  #")[0] for n in at] == [
@@ -85,6 +85,6 @@ def test_accelerate_selects_each_plugin_and_a_second_trained_model_has_an_accele
         ("the students lost 3", {}),
     ],
 )
-def test_the_numbers_of_each_model_are_measured(line: str, found: dict[str, float]) -> None:
+def test_metrics_of_each_model_are_read(line: str, found: dict[str, float]) -> None:
     measured = {m.name: m.value for m in Measure(metrics_of(target().plan))(RankView("here"), 0, line) if m.name != "loss"}
     assert repr(measured) == repr(found)

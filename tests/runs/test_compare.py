@@ -1,18 +1,18 @@
-"""Runs beside each other: only what differs of their Plans, what each metric came to, and who is the best."""
+"""Comparison of runs: differences of their Plans, results of each metric, and the best run."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from tests.jobs.made import dstui, made
+from tests.jobs.made import dstui, make_job
 from tests.runs.test_table import at, log, plan
 
 
-def test_what_differs_and_which_is_the_best(tmp_path: Path) -> None:
+def test_comparison_shows_differences_and_the_best_run(tmp_path: Path) -> None:
     runs = tmp_path / "dstui_runs"
-    made(runs / "run-a", plan(), log(3.0, 1.0, 2.5), **at(1))
-    made(runs / "run-b", plan(stage=3), log(3.0, 2.0, 1.5), **at(2))
+    make_job(runs / "run-a", plan(), log(3.0, 1.0, 2.5), **at(1))
+    make_job(runs / "run-b", plan(stage=3), log(3.0, 2.0, 1.5), **at(2))
     code, out, err = dstui("runs", "--compare", "run-a", "run-b", "--json", cwd=tmp_path)
     assert (code, err) == (0, "")
     found = json.loads(out)
@@ -27,14 +27,14 @@ def test_what_differs_and_which_is_the_best(tmp_path: Path) -> None:
     assert "★ 1.5" in dstui("runs", "--compare", "run-a", "run-b", cwd=tmp_path)[1]
 
 
-def test_of_arguments_only_what_differs_is_shown(tmp_path: Path) -> None:
+def test_only_different_arguments_are_shown(tmp_path: Path) -> None:
     runs = tmp_path / "dstui_runs"
     for name, steps in (("a", 40), ("b", 100)):
-        made(runs / name, plan().replace("args: [", f'args: [--seed, "1", --steps, "{steps}", '), log(1.0))
+        make_job(runs / name, plan().replace("args: [", f'args: [--seed, "1", --steps, "{steps}", '), log(1.0))
     out = dstui("runs", "--compare", "a", "b", cwd=tmp_path)[1]
     line = next(line for line in out.splitlines() if line.startswith("job.args"))
     assert line.split() == ["job.args", "--steps", "40", "--steps", "100"]
-    made(runs / "c", plan().replace("args: [", 'args: [--seed, "1", '), log(1.0))
+    make_job(runs / "c", plan().replace("args: [", 'args: [--seed, "1", '), log(1.0))
     out = dstui("runs", "--compare", "a", "c", cwd=tmp_path)[1]
     assert next(line for line in out.splitlines() if line.startswith("job.args")).split() == ["job.args", "--steps", "40", "–"]
 
@@ -42,16 +42,16 @@ def test_of_arguments_only_what_differs_is_shown(tmp_path: Path) -> None:
 def test_numbers_are_spelled_as_in_the_plans(tmp_path: Path) -> None:
     runs = tmp_path / "dstui_runs"
     for name, lr in (("a", "4.1e5"), ("b", "0.00050"), ("c", "3e-4")):
-        made(runs / name, plan(lr=lr), log(1.0))
+        make_job(runs / name, plan(lr=lr), log(1.0))
     out = dstui("runs", "--compare", "a", "b", "c", cwd=tmp_path)[1]
     line = next(line for line in out.splitlines() if line.startswith("optimizer.params.lr"))
     assert line.split() == ["optimizer.params.lr", "4.1e5", "0.00050", "3e-4"]
 
 
-def test_numbers_that_are_none_and_runs_that_are_not_there(tmp_path: Path) -> None:
+def test_nan_values_and_missing_runs(tmp_path: Path) -> None:
     runs = tmp_path / "dstui_runs"
-    made(runs / "a", plan(), {0: "step 1 loss nan\n"})
-    made(runs / "b", "no: [plan", {0: ""})
+    make_job(runs / "a", plan(), {0: "step 1 loss nan\n"})
+    make_job(runs / "b", "no: [plan", {0: ""})
     code, out, err = dstui("runs", "--compare", "a", "b", "--json", cwd=tmp_path)
     assert (code, err) == (0, "") and "NaN" not in out and json.loads(out)["version"] == 1
     assert dstui("runs", "--compare", "a", "zzz", cwd=tmp_path)[0] == 1

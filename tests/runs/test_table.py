@@ -1,4 +1,4 @@
-"""`dstui runs` as a table: sorted, chosen by conditions, in folders of others; and what ended runs say is read once."""
+"""`dstui runs` as a table: sorted, filtered, in folders of others; and ended runs are read once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dstui.runs.conditions import chosen, parse, quantity
 from dstui.runs.find import find_runs, parse_since
 from dstui.runs.kept import FORM, Kept
 from dstui.runs.table import cells, fitting, lines
-from tests.jobs.made import PLAN, dstui, made
+from tests.jobs.made import PLAN, dstui, make_job
 
 
 def plan(**settings: object) -> str:
-    """The Plan of a run: its stage and its learning rate."""
+    """Return the Plan of a run with its stage and learning rate."""
     text = PLAN.replace("stage: 2", f"stage: {settings.get('stage', 2)}")
     return text + f"  optimizer: {{type: AdamW, params: {{lr: {settings.get('lr', '1e-4')}}}}}\n"
 
@@ -34,14 +34,14 @@ def at(minute: int) -> dict[str, str]:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """A folder with three runs of one project, the last of which failed."""
+    """Return a folder with three runs of one project, the last of which failed."""
     runs = tmp_path / "dstui_runs"
     facts = {"launch": json.dumps({"base": str(tmp_path)})}
-    made(runs / "a", plan(), log(3.0, 2.5), **at(1))
-    made(runs / "b", plan(stage=3, lr="3e-4"), log(3.0, 1.5), **at(2))
+    make_job(runs / "a", plan(), log(3.0, 2.5), **at(1))
+    make_job(runs / "b", plan(stage=3, lr="3e-4"), log(3.0, 1.5), **at(2))
     text = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    row["labels"]\nKeyError: \'labels\'\n'
     failed = {"ranks": {"0": {"host": "h7", "pid": 1, "state": "ended", "exit_code": 1}}}
-    folder = made(runs / "c", plan(stage=3, lr="3e-4"), {0: log(3.0)[0] + text}, state="failed", exit_code=1, **failed, **at(3))
+    folder = make_job(runs / "c", plan(stage=3, lr="3e-4"), {0: log(3.0)[0] + text}, state="failed", exit_code=1, **failed, **at(3))
     folder.record(0).write_text(json.dumps({"rank": 0, "host": "h7", "pid": 1, "ended": 1767323105.0, "exit_code": 1}))
     for name in "abc":
         (runs / name / "launch.json").write_text(facts["launch"])
@@ -49,7 +49,7 @@ def here(tmp_path: Path) -> Path:
 
 
 def names(out: str) -> list[str]:
-    """The first column of a table, without its title."""
+    """Return the first column of a table, without its title."""
     return [line.split()[0] for line in out.splitlines()[1:]]
 
 
@@ -59,7 +59,7 @@ def table(here: Path, *words: str) -> str:
     return out
 
 
-def test_a_table_has_what_each_run_told_and_what_changed(here: Path) -> None:
+def test_table_has_metrics_and_changes_of_each_run(here: Path) -> None:
     out = table(here, "--sort", "loss", "--columns", "name,state,step,loss,speed,took,changed,why")
     assert [line.split()[0] for line in out.splitlines()] == ["name", "b", "a", "c"]
     assert "2/2   1.5" in out and "0:30" in out and "1500.0" in out
@@ -73,7 +73,7 @@ def test_what_changed_is_spelled_as_in_the_plans(tmp_path: Path) -> None:
     assert "lr 4.1e5 → 5e8" in table(tmp_path, "--columns", "name,changed")
 
 
-def test_columns_that_have_no_room_give_way_the_least_important_first(here: Path) -> None:
+def test_least_important_columns_are_dropped_first(here: Path) -> None:
     runs = find_runs(Kept(), [here])
     columns = tuple(map(column, USUAL))
     shown = {width: [each.name for each in fitting(cells(runs, columns), columns, width)[1]] for width in (48, 78, 500)}
@@ -105,7 +105,7 @@ def test_all_conditions_must_hold(here: Path, where: str, expected: str) -> None
     assert "".join(run.name for run in chosen(find_runs(Kept(), [str(here)]), parse(where))) == expected
 
 
-def test_a_condition_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+def test_invalid_condition_is_refused(tmp_path: Path) -> None:
     for where in ("loss<much", "loss<", "'loss"):
         with pytest.raises(ValueError, match="loss"):
             parse(where)
@@ -113,11 +113,11 @@ def test_a_condition_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     assert (code, out) == (2, "") and err.count("\n") == 1
 
 
-def test_a_key_that_no_run_has_is_told(here: Path) -> None:
+def test_key_that_no_run_has_is_reported(here: Path) -> None:
     assert "no run has los" in dstui("runs", "--where", "los<2", cwd=here)[2]
 
 
-def test_what_a_run_does_not_say_stands_last_in_both_directions(here: Path) -> None:
+def test_missing_value_is_last_in_both_directions(here: Path) -> None:
     (here / "dstui_runs" / "a" / "logs" / "rank_0.log").write_text("nothing\n")
     assert [names(table(here, "--sort", "loss", "--columns", "name", *more)) for more in ([], ["--reverse"])] == [list("bca"), list("cba")]
 
@@ -125,11 +125,11 @@ def test_what_a_run_does_not_say_stands_last_in_both_directions(here: Path) -> N
 def test_json_has_values_and_markdown_is_escaped(here: Path) -> None:
     found = json.loads(table(here, "--json", "--columns", "name,loss,stage", "--sort", "name"))["runs"]
     assert [(run["name"], run["loss"], run["stage"]) for run in found] == [("a", 2.5, 2), ("b", 1.5, 3), ("c", 3.0, 3)]
-    made(here / "dstui_runs" / "x|y", plan(), log(1.0), **at(4))
+    make_job(here / "dstui_runs" / "x|y", plan(), log(1.0), **at(4))
     assert "| x\\|y |" in table(here, "--markdown", "--columns", "name")
 
 
-def test_other_folders_are_looked_at_and_nothing_is_written_there(here: Path, tmp_path: Path) -> None:
+def test_other_folders_are_read_without_writing(here: Path, tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in here.rglob("*") if "state" not in path.parts}
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -140,7 +140,7 @@ def test_other_folders_are_looked_at_and_nothing_is_written_there(here: Path, tm
     assert dstui("runs", "--in", here / "no", cwd=elsewhere)[0] == 2
 
 
-def test_a_link_in_a_folder_is_not_followed(here: Path, tmp_path: Path) -> None:
+def test_link_in_a_folder_is_not_followed(here: Path, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "link").symlink_to(here / "dstui_runs")
@@ -157,7 +157,7 @@ def test_failures_are_counted_by_cause_host_and_user(here: Path) -> None:
     )
 
 
-def test_an_ended_run_is_read_once_and_again_where_it_has_changed(here: Path) -> None:
+def test_ended_run_is_read_once_and_again_after_a_change(here: Path) -> None:
     assert names(table(here, "--where", "loss<2", "--columns", "name")) == ["b"]
     folder = JobFolder(here / "dstui_runs" / "b")
     folder.log(0).write_text(log(9.0)[0])
@@ -167,7 +167,7 @@ def test_an_ended_run_is_read_once_and_again_where_it_has_changed(here: Path) ->
     assert "9" in table(here, "--where", "b", "--columns", "loss")
 
 
-def test_a_damaged_cache_costs_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_cache_is_ignored(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
     cache = here / "cache" / "dstui" / "runs.json"
     cache.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`dstui explain`, `new`, `site`, `schema --site` and `check --format github`, through the command line."""
+"""`dstui explain`, `new`, `site`, `schema --site` and `check --format github` on the command line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from dstui.explain import explain, explain_key, value_line
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.plan.document import Document
-from dstui.site.initial import SiteFacts, first_site
 from dstui.site.schema import site_schema
-from dstui.site.site_file import read_site
+from dstui.site.site_file import SiteFacts, first_site, read_site
 from dstui.surroundings import gather
 from tests.command import dstui
 from tests.site.test_layers import SITE, write_site
@@ -40,7 +39,7 @@ deepspeed: {train_micro_batch_size_per_gpu: 1}
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a site file, which is in force, and its template."""
+    """Return a folder with an active site file and its template."""
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0o755)
     monkeypatch.setenv("DSTUI_SITE", str(tmp_path / "site.yaml"))
@@ -52,8 +51,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.launcher
-def test_what_is_explained_is_what_two_real_ranks_get(tmp_path: Path) -> None:
-    """30 Plans with real engines: tests/long/test_explain.py."""
+def test_explained_values_equal_those_of_two_real_ranks(tmp_path: Path) -> None:
+    """tests/long/test_explain.py runs 30 Plans with real engines."""
     (tmp_path / "plan.yaml").write_text(PLAN)
     (tmp_path / "train.py").write_text(SCRIPT)
     found = json.loads(dstui("explain", "plan.yaml", "--json", cwd=tmp_path).stdout)
@@ -80,7 +79,7 @@ def test_what_is_explained_is_what_two_real_ranks_get(tmp_path: Path) -> None:
         ("deepspeed.train_micro_batch_size_per_gpu", "= auto -> 4 (filled by per_device_train_batch_size)"),
     ],
 )
-def test_a_key_is_explained_with_its_origin(here: Path, key: str, told: str) -> None:
+def test_key_is_explained_with_its_origin(here: Path, key: str, told: str) -> None:
     (here / "plan.yaml").write_text(
         "version: 1\n\njob: {script: train.py, integration: trainer, args: [--per_device_train_batch_size, '4']}\n"
         "cluster: {hosts: {localhost: 2}}\ndeepspeed: {train_micro_batch_size_per_gpu: auto}\n"
@@ -90,14 +89,14 @@ def test_a_key_is_explained_with_its_origin(here: Path, key: str, told: str) -> 
     assert any(told in line for line in lines), lines
 
 
-def test_no_such_key_is_a_sentence(here: Path) -> None:
+def test_unknown_key_gives_a_message(here: Path) -> None:
     ran = dstui("explain", "quickstart", "job.zzz")
     assert ran.returncode == 2 and "neither this Plan nor DeepSpeed has such a key" in ran.stderr
     ran = dstui("explain", "quickstart", "cluster.env.A")
     assert ran.returncode == 0 and "[site (" in ran.stdout
 
 
-def test_templates_are_listed_and_written_never_over_a_file(here: Path) -> None:
+def test_templates_are_listed_and_never_overwrite_a_file(here: Path) -> None:
     listed = dstui("new").stdout
     assert "Begin here." in listed and "ask: #hpc" in listed
     assert "fine-tuning, as we do it" in listed and "trains for real in half a minute" in listed
@@ -114,7 +113,7 @@ def test_templates_are_listed_and_written_never_over_a_file(here: Path) -> None:
     assert "sft.yaml" in dstui("explain", "sft", "job.script").stdout, "a template is opened by its name, as a shipped Plan"
 
 
-def test_a_site_is_checked_against_its_templates(here: Path) -> None:
+def test_site_is_checked_against_its_templates(here: Path) -> None:
     assert dstui("site", "check").stdout.endswith("nothing wrong; 4 locks, 1 templates, 0 machines\n")
     (here / "templates" / "big.yaml").write_text(TEMPLATE + "cluster: {num_nodes: 8, num_gpus: 8}\n")
     write_site(here, (here / "site.yaml").read_text() + "machines: {ours: none.json}\n")
@@ -127,7 +126,7 @@ def test_a_site_is_checked_against_its_templates(here: Path) -> None:
     assert broken.returncode == 2 and "site.yaml:2" in broken.stderr
 
 
-def test_a_first_site_file_is_one_with_and_without_its_comments(here: Path) -> None:
+def test_first_site_file_is_valid_with_and_without_comments(here: Path) -> None:
     facts = SiteFacts("h1", ["H100"] * 8, ["gpu", "debug"], ["w1", "w2"], {"NCCL_DEBUG": "WARN", "TOKEN": "secret", "HF_HOME": "/x: #y"})
     text = first_site(facts)
     assert "secret" not in text and "8 x H100" in text
@@ -141,7 +140,7 @@ def test_a_first_site_file_is_one_with_and_without_its_comments(here: Path) -> N
     assert made.returncode == 0 and dstui("site", "check", "first.yaml").returncode == 0
 
 
-def test_the_schema_takes_what_the_reader_takes(here: Path) -> None:
+def test_schema_accepts_what_the_reader_accepts(here: Path) -> None:
     validator = Draft202012Validator(site_schema())
     assert json.loads(dstui("schema", "--site").stdout) == site_schema()
     assert not list(validator.iter_errors(Document((here / "site.yaml").read_text()).data))
@@ -158,14 +157,14 @@ def test_the_schema_takes_what_the_reader_takes(here: Path) -> None:
         assert list(validator.iter_errors(Document(f"version: 1\n{wrong}\n").data)), wrong
 
 
-def test_a_cause_has_the_note_of_the_site(here: Path) -> None:
+def test_cause_shows_the_note_of_the_site(here: Path) -> None:
     (here / "job.log").write_text("ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.\n")
     assert "At this site: ib0 flaps on rack 7" in dstui("diagnose", "job.log").stdout
     assert "- At this site: ib0 flaps on rack 7" in dstui("docs", "--causes").stdout
     assert "here     ib0 flaps on rack 7" in dstui("docs", "NCCL-SYSTEM").stdout
 
 
-def test_findings_are_annotations_of_a_workflow(here: Path) -> None:
+def test_findings_are_workflow_annotations(here: Path) -> None:
     (here / "a,b.yaml").write_text("version: 1\njob: {script: t.py}\ndeepspeed:\n  train_batch_size: 1\n  bf16: {enabled: false}\n")
     ran = dstui("check", "a,b.yaml", "missing.yaml", "--format", "github")
     assert ran.returncode == 2

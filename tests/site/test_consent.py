@@ -1,4 +1,4 @@
-"""Lines of a site or a team file that run in a job: refused and shown until the user agreed, once for each content."""
+"""Commands from a site or team file that run in a job: refused and shown until the user agrees, once per content."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SITE = "version: 1\ndefaults: {cluster: {slurm: {setup: [module load cuda/12.4, 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a site file in force, and a user who has agreed to nothing."""
+    """Return a folder with an active site file, and a user who has agreed to nothing."""
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0o755)
     monkeypatch.setenv("DSTUI_SITE", str(tmp_path / "site.yaml"))
@@ -42,11 +42,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_setup_of_the_site_is_not_submitted_before_the_user_agreed_to_it(here: Path) -> None:
+def test_setup_of_the_site_is_not_submitted_without_consent(here: Path) -> None:
     write_site(here, SITE)
     (here / "plan.yaml").write_text(QUEUED)
     plan = load_layered(QUEUED, "plan.yaml", str(here))
-    for version in (plan, fill_holes(plan, os.environ)):  # a hole that is filled makes the lines no Plan's own
+    for version in (plan, fill_holes(plan, os.environ)):  # filling a hole does not make the lines the Plan's own
         assert "module load cuda/12.4" in refusal(version) and "site.yaml:2" in refusal(version)
     refused = dstui("--headless", "plan.yaml", "--no-preflight", cwd=here)
     assert refused.returncode == 1 and "    module load cuda/12.4\n    echo ${WHERE}" in refused.stderr, refused.stderr
@@ -57,12 +57,12 @@ def test_setup_of_the_site_is_not_submitted_before_the_user_agreed_to_it(here: P
     write_site(here, SITE.replace("12.4", "12.5"))
     assert "12.5" in refusal(load_layered(QUEUED, "plan.yaml", str(here))), "other lines are asked about again"
     own = load_layered(QUEUED.replace("num_gpus: 1", "num_gpus: 1, slurm: {setup: [mine]}"), "plan.yaml", str(here))
-    assert refusal(own) == "", "what the Plan itself says is the user's"
-    assert refusal(load_layered(HERE, "plan.yaml", str(here))) == "", "no job of this machine runs them"
+    assert refusal(own) == "", "lines in the Plan are the user's own"
+    assert refusal(load_layered(HERE, "plan.yaml", str(here))) == "", "no local job runs them"
 
 
 @pytest.mark.launcher
-def test_a_command_of_a_team_file_runs_after_one_consent(here: Path) -> None:
+def test_command_of_a_team_file_runs_after_one_consent(here: Path) -> None:
     os.environ["DSTUI_SITE"] = ""
     (here / "team.yaml").write_text("run: {on_end: touch ended}\n")
     (here / "plan.yaml").write_text("extends: team.yaml\n" + HERE)
@@ -75,7 +75,7 @@ def test_a_command_of_a_team_file_runs_after_one_consent(here: Path) -> None:
     assert unagreed(load_layered((here / "plan.yaml").read_text(), "plan.yaml", str(here))) == [], "remembered for later commands"
 
 
-def test_plain_lines_ask_before_the_launch_and_remember_the_yes(here: Path) -> None:
+def test_plain_mode_asks_before_launch_and_remembers_the_answer(here: Path) -> None:
     write_site(here, SITE)
     (here / "plan.yaml").write_text(QUEUED)
     words = [sys.executable, "-m", "dstui", "--plain", "plan.yaml"]
@@ -83,10 +83,10 @@ def test_plain_lines_ask_before_the_launch_and_remember_the_yes(here: Path) -> N
     ran = subprocess.run(words, cwd=here, input=text, env={**os.environ, "PATH": "/nowhere"}, capture_output=True, text=True, check=False)
     _, declined, agreed = ran.stdout.split("Start these programs?")
     assert "    module load cuda/12.4" in ran.stdout and "Nothing was started." in declined and "Not launched" not in declined, ran.stdout
-    assert agreed.count("sbatch is not on the PATH of this machine") == 2, "the second launch asks no more"
+    assert agreed.count("sbatch is not on the PATH of this machine") == 2, "the second launch does not ask"
 
 
-async def test_the_screen_asks_with_the_lines_before_it_starts_anything(here: Path, open_app: Open) -> None:
+async def test_tui_shows_the_lines_and_asks_before_starting(here: Path, open_app: Open) -> None:
     write_site(here, "version: 1\ndefaults: {run: {on_end: touch ended}}\n")
     async with open_app(HERE, size=(80, 24)) as pilot:
         await pilot.press("8")

@@ -1,4 +1,4 @@
-"""Values beneath a Plan: who wins, where each comes from, and what is never written into the Plan."""
+"""Layers beneath a Plan: which one wins, where each value comes from, and that none is written into the Plan."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ deepspeed:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a Plan, the file that it extends and a site file, which is in force."""
+    """Return a folder with a Plan, the file that it extends and an active site file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     tmp_path.chmod(0o755)
@@ -73,14 +73,14 @@ def origin(plan: Plan, path: str) -> tuple[str, str, int | None]:
     return found.layer, Path(found.source).name, found.line
 
 
-def test_the_higher_layer_wins_and_each_value_knows_its_place(here: Path) -> None:
+def test_higher_layer_wins_and_each_value_has_its_origin(here: Path) -> None:
     (here / "config" / "dstui").mkdir(parents=True)
     (here / "config" / "dstui" / "settings.yaml").write_text("version: 1\ndefaults:\n  deepspeed: {steps_per_print: 20}\n")
     plan = opened("cluster.env.A=mine")
     assert plan.cluster.env == {"A": "mine", "B": "team"}
     assert plan.deepspeed["steps_per_print"] == 20
     assert plan.deepspeed["bf16"] == {"enabled": True}
-    assert plan.job.workdir == str(here / "team" / "src"), "a path starts from the file that it stands in"
+    assert plan.job.workdir == str(here / "team" / "src"), "a path is relative to its file"
     assert origin(plan, "cluster.env.A") == ("--set", "", None)
     assert origin(plan, "cluster.env.B") == ("extends", "team.yaml", 2)
     assert origin(plan, "deepspeed.steps_per_print") == ("settings", "settings.yaml", 3)
@@ -90,31 +90,31 @@ def test_the_higher_layer_wins_and_each_value_knows_its_place(here: Path) -> Non
     assert origin_of(plan, "run.silence") is None
 
 
-def test_no_value_of_a_layer_is_written_into_the_plan(here: Path) -> None:
+def test_no_layer_value_is_written_into_the_plan(here: Path) -> None:
     plan = opened()
     assert plan.text == PLAN
     assert plan.set("deepspeed.steps_per_print", 5).text == PLAN + "  steps_per_print: 5\n"
 
 
-def test_a_null_and_an_unset_take_away_what_a_layer_says(here: Path) -> None:
+def test_null_and_unset_remove_a_layers_value(here: Path) -> None:
     plan = opened().unset("deepspeed.gradient_clipping")
     assert "gradient_clipping" not in plan.deepspeed
     assert plan.text == PLAN + "  gradient_clipping: null\n"
     assert opened().set("deepspeed.gradient_clipping", 2.0).unset("deepspeed.gradient_clipping").deepspeed["gradient_clipping"] == 1.0
 
 
-def test_an_optimizer_of_another_type_gets_no_parameters_of_the_one_beneath(here: Path) -> None:
+def test_optimizer_of_another_type_gets_no_parameters_from_below(here: Path) -> None:
     assert opened().set("deepspeed.optimizer.params.lr", 1e-5).deepspeed["optimizer"]["params"]["betas"] == [0.9, 0.95]
     assert opened().set("deepspeed.optimizer", {"type": "Lion"}).deepspeed["optimizer"] == {"type": "Lion"}
 
 
-def test_a_patch_reaches_what_stands_in_a_layer(here: Path) -> None:
+def test_patch_reaches_values_of_a_layer(here: Path) -> None:
     plan = opened().patch(({"op": "replace", "path": "/deepspeed/optimizer/params/betas/1", "value": 0.99},))
     assert plan.deepspeed["optimizer"]["params"] == {"betas": [0.9, 0.99], "lr": 1e-4}
     assert "gradient_clipping" not in opened().patch(({"op": "remove", "path": "/deepspeed/gradient_clipping"},)).deepspeed
 
 
-def test_what_is_kept_of_a_run_is_one_text_with_the_same_values(here: Path) -> None:
+def test_kept_plan_of_a_run_is_one_text_with_the_same_values(here: Path) -> None:
     plan = opened("deepspeed.optimizer=null")
     flat = without_layers(plan)
     assert "extends" not in flat.data and "optimizer" not in flat.deepspeed
@@ -136,7 +136,7 @@ def test_what_is_kept_of_a_run_is_one_text_with_the_same_values(here: Path) -> N
         ),
     ],
 )
-def test_what_the_site_does_not_allow_is_refused_with_its_words(here: Path, sets: list[str], wrong: str) -> None:
+def test_value_forbidden_by_the_site_is_refused_with_its_reason(here: Path, sets: list[str], wrong: str) -> None:
     options = [word for one in sets for word in ("--set", one)]
     checked = dstui("check", "plan.yaml", "--json", *options)
     (found,) = (f for f in json.loads(checked.stdout)["files"][0]["diagnostics"] if f["code"] == "PL080")
@@ -148,7 +148,7 @@ def test_what_the_site_does_not_allow_is_refused_with_its_words(here: Path, sets
     assert "PL080" not in dstui("check", "plan.yaml", "--no-site", *options).stdout
 
 
-def test_no_launch_goes_round_a_lock(here: Path) -> None:
+def test_no_launch_bypasses_a_lock(here: Path) -> None:
     from dstui.jobs.control.start import LaunchError, start
     from dstui.machine.probe import probe
     from dstui.render.target import Target
@@ -158,7 +158,7 @@ def test_no_launch_goes_round_a_lock(here: Path) -> None:
     assert dstui("--headless", "plan.yaml", "--no-site").returncode == 2
 
 
-def test_the_fix_of_a_lock_is_an_edit_of_the_plan(here: Path) -> None:
+def test_fix_of_a_lock_edits_the_plan(here: Path) -> None:
     (here / "plan.yaml").write_text(PLAN + "  zero_optimization: {stage: 3}\n")
     (found,) = (f for f in json.loads(dstui("check", "plan.yaml", "--json").stdout)["files"][0]["diagnostics"] if f["code"] == "PL080")
     assert opened().patch(found["fix"]["patch"]).get("deepspeed.zero_optimization.zero_hpz_partition_size") == 8
@@ -176,7 +176,7 @@ def test_the_fix_of_a_lock_is_an_edit_of_the_plan(here: Path) -> None:
         ({"plan.yaml": "version: 1\nextends: [a]\njob: {script: t.py}\n"}, "plan.yaml:2: extends: "),
     ],
 )
-def test_a_file_that_cannot_be_extended_is_named_with_its_line(here: Path, files: dict[str, str], wrong: str) -> None:
+def test_file_that_cannot_be_extended_is_named_with_its_line(here: Path, files: dict[str, str], wrong: str) -> None:
     for name, text in files.items():
         (here / name).write_text(text)
     with pytest.raises(PlanError) as caught:
@@ -187,8 +187,8 @@ def test_a_file_that_cannot_be_extended_is_named_with_its_line(here: Path, files
 
 
 @pytest.mark.launcher
-def test_a_run_keeps_the_resolved_plan(here: Path) -> None:
-    """With real ranks, whose configuration is the one with the values of all layers."""
+def test_run_keeps_the_resolved_plan(here: Path) -> None:
+    """Runs real ranks, whose configuration has the values of all layers."""
     script = here / "team" / "src" / "train.py"
     script.write_text("import os\nprint('A', os.environ['A'], 'B', os.environ['B'], open(os.environ['DSTUI_DS_CONFIG']).read())\n")
     ran = dstui("--headless", "plan.yaml", "--run-dir", here / "job", env={**os.environ, "DSTUI_SITE": str(here / "site.yaml")})

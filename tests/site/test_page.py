@@ -1,4 +1,4 @@
-"""docs/site.md: its files and its commands, as written, with its site file in force."""
+"""docs/site.md: its files and commands work as written, with its site file active."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "site.md").read_text()
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
 
 
-def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
+def test_commands_of_the_page_work_as_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "templates").mkdir()
     env = {**os.environ, "DSTUI_SITE": str(tmp_path / "site.yaml")}

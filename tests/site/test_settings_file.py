@@ -1,4 +1,4 @@
-"""The file of the user's settings: read tolerantly, written in place, told with its lines, described by its schema."""
+"""The file of the user's settings: read tolerantly, edited in place, errors reported with lines, described by a schema."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ defaults:
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the file of this test lies."""
+    """Return the path of this test's settings file."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "dstui").mkdir()
     return tmp_path / "dstui" / "settings.yaml"
 
 
-def test_the_first_file_says_nothing_and_each_setting_takes_the_place_of_its_comment() -> None:
+def test_first_file_is_all_comments_and_settings_replace_theirs() -> None:
     text = first_settings()
     assert read_settings(text, "s.yaml", "/").values == {}
     for setting in SETTINGS:
@@ -45,7 +45,7 @@ def test_the_first_file_says_nothing_and_each_setting_takes_the_place_of_its_com
         assert read_settings(changed, "s.yaml", "/").values == {setting.name: chosen}
         assert len(changed.splitlines()) == len(text.splitlines()), "the comment with the default became the setting"
     lines = [re.sub(r"^# (?=[a-z_]+:|  )", "", line) for line in text.splitlines()]
-    assert read_settings("\n".join(lines), "s.yaml", "/").problems == (), "a # taken away is enough"
+    assert read_settings("\n".join(lines), "s.yaml", "/").problems == (), "removing the # is enough"
 
 
 def test_every_other_byte_stays() -> None:
@@ -54,14 +54,14 @@ def test_every_other_byte_stays() -> None:
     assert with_setting(text, "wrap", True).replace("wrap: true\n", "") == text
 
 
-def test_a_mistake_costs_only_what_it_is_in() -> None:
+def test_mistake_only_disables_its_setting() -> None:
     found = read_settings(WRONG, "s.yaml", "/")
     assert found.values == {"theme": "neon"} and found.keys == {"launch": ("f9",), "lunch": ("x",)}
     assert found.layer is not None and found.layer.values() == {"deepspeed": {"steps_per_print": 20}}
     assert [problem.line for problem in found.problems] == [4, 5, 6, 7]
 
 
-def test_a_plan_takes_its_defaults_and_tells_only_what_concerns_it(config: Path, tmp_path: Path) -> None:
+def test_plan_takes_its_defaults_and_reports_only_what_concerns_it(config: Path, tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text("version: 1\njob: {script: train.py}\ndeepspeed: {train_batch_size: 4}\n")
     config.write_text(WRONG)
     told = dstui("explain", "plan.yaml", "steps_per_print", cwd=tmp_path)
@@ -83,7 +83,7 @@ def test_check_names_each_mistake_with_its_line(config: Path) -> None:
     assert not config.exists()
 
 
-def test_the_schema_takes_what_is_taken_and_refuses_what_is_refused() -> None:
+def test_schema_accepts_and_refuses_like_the_reader() -> None:
     schema = json.loads(dstui("settings", "--schema").stdout)
     judge = Draft202012Validator(schema)
     Draft202012Validator.check_schema(schema)
@@ -93,7 +93,7 @@ def test_the_schema_takes_what_is_taken_and_refuses_what_is_refused() -> None:
     assert all(not judge.is_valid(one) for one in wrong)
 
 
-def test_an_editor_is_given_the_file_and_what_it_leaves_is_checked(config: Path, tmp_path: Path) -> None:
+def test_editor_opens_the_file_and_the_result_is_checked(config: Path, tmp_path: Path) -> None:
     editor = tmp_path / "vi"
     editor.write_text('#!/bin/sh\nsed -i "s/^# theme: dstui/theme: neon/" "$2"\n')
     editor.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The site file: every mistake is a sentence with its line, and dstui goes on without a file that it cannot use."""
+"""The site file: every mistake gives a message with its line, and dstui works without an unusable file."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ PLAN = "version: 1\njob: {script: train.py}\ncluster: {hosts: {localhost: 1}}\nd
         ("version: 1\nname: [\n", "site.yaml:3: "),
     ],
 )
-def test_a_mistake_is_a_sentence_with_its_line(text: str, wrong: str) -> None:
+def test_mistake_gives_a_message_with_its_line(text: str, wrong: str) -> None:
     with pytest.raises(PlanError) as caught:
         read_site(text, "site.yaml", "/etc/dstui")
     assert wrong in re.sub(r"(yaml:\d+):\d+:", r"\1:", str(caught.value))
 
 
 @pytest.mark.parametrize("how", ["broken", "writable", "folder", "large", "missing", "fifo"])
-def test_dstui_goes_on_without_a_file_that_it_cannot_use(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_file_is_ignored(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0o755)
     site = tmp_path / "site.yaml"

@@ -1,4 +1,4 @@
-"""What the tests of the screen share: an app on a Plan in a folder of its own, for a recorded machine, driven by keys."""
+"""Shared by the TUI's tests: an app with a Plan in its own folder, on a recorded machine, driven by keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.run.job_view import JobView
 from tests import machines
 from tests.machines import A100, NO_GPU, gpus, joined
-from tests.tui.sparing import ask_no_widget_that_waits, paint_where_the_test_stops, parse_each_style_sheet_once
+from tests.tui.sparing import cache_style_sheets, paint_only_what_is_seen, skip_idle_widgets
 
 PLAN = """\
 version: 1
@@ -42,24 +42,24 @@ Open = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
 
 
 def machine(count: int = 0) -> Machine:
-    """A recorded machine: so many A100, or none."""
+    """Return a recorded machine with `count` A100s, or without GPUs."""
     return machines.machine(*gpus(count, **A100), links=joined(count), host=NO_GPU.host)
 
 
 @pytest.fixture(autouse=True)
-def _spared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    parse_each_style_sheet_once(monkeypatch)
-    ask_no_widget_that_waits(monkeypatch)
+def _skip_unseen_work(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache_style_sheets(monkeypatch)
+    skip_idle_widgets(monkeypatch)
     if not request.node.get_closest_marker("every_frame"):
-        paint_where_the_test_stops(monkeypatch)
+        paint_only_what_is_seen(monkeypatch)
 
 
 @pytest.fixture
 def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """`async with open_app(text, gpus=2, size=(120, 40)) as pilot`: the app, its first checks and looks done."""
+    """Return `open_app`: `async with open_app(text, gpus=2, size=(120, 40)) as pilot` starts the app and waits for its first checks."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))  # no other test's theme
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nor what it kept of runs
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))  # not the theme of another test
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nor its runs
 
     @asynccontextmanager
     async def opened(
@@ -77,28 +77,28 @@ def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
 
 
 async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait for something that can be observed."""
+    """Wait until a condition is true."""
     for _ in range(int(seconds / 0.02)):
-        await pilot.pause()  # 0.02 s at least
+        await pilot.pause()  # at least 0.02 s
         if true():
             return
     raise AssertionError(f"not within {seconds} s; the screen shows:\n{screen(pilot)}")
 
 
 def store(pilot: Pilot[int]):
-    """The session of the app under test."""
+    """Return the session of the app under test."""
     assert isinstance(pilot.app, DstuiApp)
     return pilot.app.session
 
 
 def job_view(pilot: Pilot[int]) -> JobView:
-    """What shows the jobs."""
+    """Return the view of jobs."""
     assert isinstance(pilot.app, DstuiApp)
     return pilot.app.run_screen.view
 
 
 async def attach(pilot: Pilot[int], folder: JobFolder) -> JobView:
-    """Go to the run, and look at this job."""
+    """Go to the Run screen and attach to a job."""
     assert isinstance(pilot.app, DstuiApp)
     await pilot.press("9")
     await until(pilot, lambda: pilot.app.run_screen.is_mounted)
@@ -107,16 +107,16 @@ async def attach(pilot: Pilot[int], folder: JobFolder) -> JobView:
 
 
 def value(pilot: Pilot[int], path: str) -> object:
-    """What the Plan holds."""
+    """Return a value of the Plan."""
     return store(pilot).state.plan.get(path)
 
 
 def screen(pilot: Pilot[int]) -> str:
-    """Everything on the screen as text."""
+    """Return the whole screen as text."""
     lines = pilot.app.screen._compositor.render_strips()
     return "\n".join(strip.text for strip in lines)
 
 
 def text_of(pilot: Pilot[int], selector: str) -> str:
-    """The rows of one list as text."""
+    """Return the rows of a list as text."""
     return "\n".join(row.text for row in pilot.app.screen.query_one(selector, RowList).rows)

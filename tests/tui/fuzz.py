@@ -1,4 +1,4 @@
-"""Random keys, clicks and sizes over the wizard: what a cat on the keyboard does, without launching, saving or leaving."""
+"""Random keys, clicks and resizes in the wizard, without launching, saving or quitting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from tests.tui.conftest import PLAN, store
 
 UNUSUAL = ("\ufffd", "\x80", "\x85", "\x9b", "\xe9", "\xff")
-"""What the driver makes of a byte that is no UTF-8, and characters of that range."""
+"""Invalid UTF-8 bytes as the driver decodes them, and characters of that range."""
 KEYS = (
     *UNUSUAL,
     *("up", "down", "left", "right", "pageup", "pagedown", "home", "end"),
@@ -23,7 +23,7 @@ KEYS = (
     *("left_square_bracket", "right_square_bracket", "slash", "comma", "colon", "minus", "full_stop", "quotation_mark"),
     *("f1", "f3", "f4", "f5", "ctrl+z", "ctrl+y", "ctrl+u", "ctrl+w", "ctrl+a", "ctrl+k"),
 )
-"""Keys with a meaning, and such as are text while a value is typed. Not those that launch, write, save or leave."""
+"""Keys with a meaning, and keys that are text while a value is typed; none that launch, write, save or quit."""
 SIZES = ((120, 40), (80, 24), (60, 16), (40, 10), (200, 50), (100, 30))
 PLANS = {
     "written": PLAN,
@@ -42,8 +42,8 @@ PLANS = {
 }
 
 
-async def hammer(pilot: Pilot[int], path: Path, count: int, seed: int) -> None:
-    """So many random inputs; then undo must bring back the Plan of the beginning, redo that of the end, and the file be as it was."""
+async def send_random_inputs(pilot: Pilot[int], path: Path, count: int, seed: int) -> None:
+    """Send `count` random inputs. Then undo must restore the first Plan and redo the last one, and the file must be unchanged."""
     chance, began, on_disk = random.Random(seed), store(pilot).state.plan.text, path.read_text()
     for _ in range(count // 5):
         await some_inputs(pilot, chance)
@@ -60,7 +60,7 @@ async def hammer(pilot: Pilot[int], path: Path, count: int, seed: int) -> None:
 
 
 async def some_inputs(pilot: Pilot[int], chance: random.Random) -> None:
-    """Five keys mostly; a click or another size now and then."""
+    """Send five keys in most cases, sometimes a click or a resize."""
     kind = chance.random()
     if kind < 0.1:
         await pilot.resize_terminal(*chance.choice(SIZES))
@@ -69,14 +69,16 @@ async def some_inputs(pilot: Pilot[int], chance: random.Random) -> None:
         await pilot.pause()
     elif kind < 0.3:
         width, height = pilot.app.size
-        with suppress(NoWidget):  # Textual's pilot looks for a widget there; a screen that lays itself out has none yet
-            await pilot.click(offset=(chance.randrange(width), chance.randrange(max(height - 1, 1))))  # the footer can launch and leave
+        with suppress(NoWidget):  # the pilot looks up the widget there, and a screen that is being laid out has none
+            await pilot.click(
+                offset=(chance.randrange(width), chance.randrange(max(height - 1, 1)))
+            )  # the footer's keys can launch and quit
     else:
         await pilot.press(*chance.choices(KEYS, k=5))
 
 
 def repeated(step: Callable[[], bool], pilot: Pilot[int]) -> str:
-    """The Plan's text when a step can be made no more."""
+    """Repeat a step until it is no longer possible; return the Plan's text."""
     while step():
         pass
     return store(pilot).state.plan.text

@@ -1,4 +1,4 @@
-"""A monkey's inputs for an app in this process, put where the terminal's driver puts them: several at once, nobody waits in between."""
+"""Send the inputs of tests/monkey.py to an app in this process, as the terminal's driver does: several at once, without waiting."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 from tests.monkey import Input, Keys, Mouse, Pasted, Resized
 
 
-async def give(pilot: Pilot[int], write: Iterable[Input]) -> None:
-    """All inputs of one write."""
+async def send(pilot: Pilot[int], write: Iterable[Input]) -> None:
+    """Send all inputs of one write."""
     for each in write:
         if isinstance(each, Resized):
             await pilot.resize_terminal(each.columns, each.rows)
@@ -25,7 +25,7 @@ async def give(pilot: Pilot[int], write: Iterable[Input]) -> None:
 
 
 def events_of(each: Input, columns: int, rows: int) -> list[events.Event]:
-    """What Textual's parser makes of it."""
+    """Return the events that Textual's parser makes of an input."""
     if isinstance(each, Keys):
         return [key_event(decoded(key)) for key in each.keys]
     if isinstance(each, Pasted):
@@ -46,12 +46,12 @@ def events_of(each: Input, columns: int, rows: int) -> list[events.Event]:
 
 
 def decoded(text: str) -> str:
-    """As the driver decodes the bytes."""
+    """Return a text as the driver decodes its bytes."""
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def key_event(key: str) -> events.Key:
-    """A key by its name, or a character."""
+    """Return the event of a key, given by its name or as a character."""
     name = _character_to_key(key) if len(key) == 1 and not key.isalnum() else key
     try:
         character = unicodedata.lookup(_get_unicode_name_from_key(REPLACED_KEYS.get(name, name)))

@@ -1,7 +1,7 @@
-"""What Textual need not do again and again, or for nobody, while the tests press keys; what dstui itself does stays as it is.
+"""Skip work of Textual that no test sees; dstui's own code runs unchanged.
 
-A third of the processor time of these tests went into frames that a driver without a terminal throws away, and a tenth into parsing the
-same style sheets for hundreds of apps.
+A third of these tests' CPU time was spent on frames that a driver without a terminal discards, and a tenth on parsing the same style
+sheets for hundreds of apps.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 _PARSED: dict[frozenset[tuple[str, str]], dict[Any, Any]] = {}
-"""Colours of a theme -> what a style sheet gave with them. Rules do not change: one app shares them among all its widgets."""
+"""Theme colours -> parsed style sheet. Rules never change: an app shares them among all its widgets."""
 
 
-def parse_each_style_sheet_once(patch: pytest.MonkeyPatch) -> None:
-    """For each theme, whichever app asks."""
+def cache_style_sheets(patch: pytest.MonkeyPatch) -> None:
+    """Cache the parsed style sheet of each theme across apps."""
     made, set_variables = Stylesheet.__init__, Stylesheet.set_variables
 
     def remember(sheet: Stylesheet) -> None:
@@ -33,7 +33,7 @@ def parse_each_style_sheet_once(patch: pytest.MonkeyPatch) -> None:
         remember(sheet)
 
     def with_variables(sheet: Stylesheet, variables: dict[str, str]) -> None:
-        sheet._parse_cache = {}  # Textual empties what is there
+        sheet._parse_cache = {}  # Textual would clear the existing dictionary
         set_variables(sheet, variables)
         remember(sheet)
 
@@ -41,17 +41,17 @@ def parse_each_style_sheet_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Stylesheet, "set_variables", with_variables)
 
 
-def paint_where_the_test_stops(patch: pytest.MonkeyPatch) -> None:
-    """A frame is laid out when Textual wants it, and painted once the keys of a `press` are done, and at the end: what a test looks at.
+def paint_only_what_is_seen(patch: pytest.MonkeyPatch) -> None:
+    """Lay out frames when Textual does, but paint only after the keys of a `press` and at the end, when a test looks at the screen.
 
-    So what keys have led to is drawn, and a line that cannot be drawn fails the test. The frames in between are painted too where a test is
-    marked `every_frame`, and wherever it has a terminal.
+    The result of each press is painted, so a line that cannot be drawn fails the test. All frames are painted if a test is marked
+    `every_frame`, or runs in a terminal.
     """
     paint, press, run = Screen._compositor_refresh, Pilot.press, App.run_test
 
     def later(screen: Screen[Any]) -> None:
         if screen is screen.app.screen:
-            screen._dirty_widgets.clear()  # their regions stay marked
+            screen._dirty_widgets.clear()  # their regions stay marked as dirty
         else:
             paint(screen)
 
@@ -74,8 +74,8 @@ def paint_where_the_test_stops(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(App, "run_test", run_test)
 
 
-def ask_no_widget_that_waits(patch: pytest.MonkeyPatch) -> None:
-    """To know that nothing is on its way, the pilot sends each of forty widgets a message: needless where all wait for one already."""
+def skip_idle_widgets(patch: pytest.MonkeyPatch) -> None:
+    """Skip the message that the pilot sends to each widget to find out whether it is idle, if all widgets wait for a message already."""
     wait = Pilot._wait_for_screen
 
     async def settled(pilot: Pilot[Any], timeout: float = 30.0) -> bool:

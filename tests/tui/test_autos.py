@@ -1,4 +1,4 @@
-"""A look into the model: what "auto" becomes as a number, or that the launch will fail for it."""
+"""Values of "auto" that depend on the model: shown as a number, or as an error if the launch would fail."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ deepspeed:
 """
 
 
-def said(folder: Path, config: str | None) -> dict[str, tuple[str, str]]:
-    """Last part of the path -> severity and message of what is said about the model's keys."""
+def findings_of_model_keys(folder: Path, config: str | None) -> dict[str, tuple[str, str]]:
+    """Return the last part of each path -> severity and message of the finding about the model's key."""
     if config is not None:
         (folder / "model").mkdir()
         (folder / "model" / "config.json").write_text(config)
@@ -33,32 +33,32 @@ def said(folder: Path, config: str | None) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("config", ['{"hidden_size": 64}', '{"hidden_sizes": [32, 64]}', '{"text_config": {"hidden_size": 64}}'])
-def test_the_number_is_said_where_the_model_is_here(tmp_path: Path, config: str) -> None:
-    assert said(tmp_path, config) == {
+def test_auto_is_a_number_if_the_model_is_on_disk(tmp_path: Path, config: str) -> None:
+    assert findings_of_model_keys(tmp_path, config) == {
         "reduce_bucket_size": ("info", '"auto" becomes hidden_size² = 4,096'),
         "stage3_prefetch_bucket_size": ("info", '"auto" becomes int(0.9 × hidden_size²) = 3,686'),
     }
 
 
-def test_a_model_without_a_hidden_size_is_an_error_before_the_launch(tmp_path: Path) -> None:
-    severity, message = said(tmp_path, '{"width": 64}')["reduce_bucket_size"]
+def test_model_without_hidden_size_is_an_error_before_launch(tmp_path: Path) -> None:
+    severity, message = findings_of_model_keys(tmp_path, '{"width": 64}')["reduce_bucket_size"]
     assert (severity, "neither hidden_size nor hidden_sizes" in message) == ("error", True)
 
 
 @pytest.mark.parametrize("config", [None, "not json"])
-def test_a_model_that_cannot_be_looked_into_leaves_the_formula(tmp_path: Path, config: str | None) -> None:
-    assert said(tmp_path, config)["reduce_bucket_size"] == ("info", '"auto" becomes hidden_size²')
+def test_unreadable_model_leaves_the_formula(tmp_path: Path, config: str | None) -> None:
+    assert findings_of_model_keys(tmp_path, config)["reduce_bucket_size"] == ("info", '"auto" becomes hidden_size²')
 
 
-def test_a_source_that_would_never_end_does_not_stop_the_screen(tmp_path: Path) -> None:
+def test_endless_model_file_does_not_block_the_tui(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model")
-    assert said(tmp_path, None)["reduce_bucket_size"] == ("info", '"auto" becomes hidden_size²')
+    assert findings_of_model_keys(tmp_path, None)["reduce_bucket_size"] == ("info", '"auto" becomes hidden_size²')
 
 
 MIXTRAL = '{"model_type": "mixtral", "hidden_size": 64, "num_local_experts": 8}'
 
 
-async def test_the_screen_knows_what_check_knows_of_the_model(open_app: Open, tmp_path: Path) -> None:
+async def test_tui_and_check_report_the_same_about_the_model(open_app: Open, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(MIXTRAL)
     async with open_app(PLAN) as pilot:
@@ -66,7 +66,7 @@ async def test_the_screen_knows_what_check_knows_of_the_model(open_app: Open, tm
         assert "becomes hidden_size² = 4,096" in " ".join(f.message for f in store(pilot).state.findings)
 
 
-async def test_of_several_models_each_is_known_by_its_own_file(open_app: Open, tmp_path: Path) -> None:
+async def test_each_of_several_models_uses_its_own_file(open_app: Open, tmp_path: Path) -> None:
     (tmp_path / "moe").mkdir()
     (tmp_path / "moe" / "config.json").write_text(MIXTRAL)
     config = "deepspeed: {train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3}}"

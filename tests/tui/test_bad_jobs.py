@@ -1,4 +1,4 @@
-"""A job folder of any kind on the screen: half-written, full of rubbish, gone while it is looked at. Nothing of it ends the session."""
+"""Job folders in any state in the TUI: half-written, full of garbage, deleted while open. None of them ends the session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tui.test_reason import job
 KEYS = ("1", "a", "e", "d", "escape", "p", "escape", "m", "escape", "x", "9", "J", "escape", "9")
 
 
-def rubbish(folder: JobFolder) -> None:
+def garbage(folder: JobFolder) -> None:
     for file in (folder.log(1), folder.launcher_log, folder.events_file, folder.launch_file, folder.path / "plan.yaml", folder.record(1)):
         file.write_bytes(b"5\n[1]\n{}\nnull\n" + random.Random(7).randbytes(50_000))
 
@@ -30,7 +30,7 @@ def folder_for_log(folder: JobFolder) -> None:
     folder.log(1).mkdir()
 
 
-def half_a_status(folder: JobFolder) -> None:
+def truncated_status(folder: JobFolder) -> None:
     folder.status_file.write_text('{"state": "fai')
 
 
@@ -38,15 +38,15 @@ def another_version(folder: JobFolder) -> None:
     folder.status_file.write_text('{"version": 9, "state": ["x"], "ranks": [1], "attempt": "first", "started": 7}')
 
 
-def gone(folder: JobFolder) -> None:
+def deleted_folder(folder: JobFolder) -> None:
     shutil.rmtree(folder.path)
 
 
-BEFORE = [(spoil, False) for spoil in (rubbish, no_logs, folder_for_log, half_a_status, another_version)]
+BEFORE = [(spoil, False) for spoil in (garbage, no_logs, folder_for_log, truncated_status, another_version)]
 
 
-@pytest.mark.parametrize(("spoil", "meanwhile"), [*BEFORE, (rubbish, True), (half_a_status, True), (gone, True)])
-async def test_a_spoilt_job_folder_ends_nothing(
+@pytest.mark.parametrize(("spoil", "meanwhile"), [*BEFORE, (garbage, True), (truncated_status, True), (deleted_folder, True)])
+async def test_bad_job_folder_does_not_end_the_session(
     open_app: Open, tmp_path: Path, spoil: Callable[[JobFolder], None], meanwhile: bool
 ) -> None:
     folder = job(tmp_path / "job", state="running" if meanwhile else "failed")

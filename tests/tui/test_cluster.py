@@ -1,4 +1,4 @@
-"""Step 7: hosts, the grid of their slots and the filters as two faces of one thing, what starts the ranks and what reaches them."""
+"""Step 7: hosts, the grid of their slots and the filters that it edits, the launcher, and what reaches the ranks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def state(cluster: str) -> State:
 
 
 def written(cluster: str, host: str, column: int) -> dict[str, object]:
-    """The filters after a mark was turned over; no key for those that are not written."""
+    """Return the filters after a mark is toggled, without keys for unset ones."""
     return {path.removeprefix("cluster."): text for path, text in picked(state(cluster), host, column) if text is not UNSET}
 
 
@@ -43,21 +43,21 @@ def written(cluster: str, host: str, column: int) -> dict[str, object]:
         ("{hosts: {h1: 4, h2: 4}, include: nobody}", "h1", 1, {"include": "h1:0"}),
     ],
 )
-def test_marking_writes_the_filter_in_deepspeeds_grammar(cluster: str, host: str, column: int, wanted: dict[str, str]) -> None:
+def test_toggling_a_mark_writes_deepspeeds_filter_syntax(cluster: str, host: str, column: int, wanted: dict[str, str]) -> None:
     assert written(cluster, host, column) == wanted
 
 
-def test_the_last_slot_stays() -> None:
+def test_last_slot_cannot_be_unmarked() -> None:
     with pytest.raises(NotThat, match="no slot is chosen"):
         picked(state("{hosts: {h1: 4, h2: 4}, include: 'h1:2'}"), "h1", 3)
 
 
-def test_of_a_filter_that_deepspeed_refuses_nothing_is_marked() -> None:
+def test_no_slot_is_marked_under_an_invalid_filter() -> None:
     assert used_of(state("{hosts: {h1: 4}, include: h2}")) == {}
     assert used_of(state("{hosts: {h1: 2, h2: 2}, exclude: h1}")) == {"h2": frozenset({0, 1})}
 
 
-async def test_marks_are_moved_over_with_the_arrows_and_turned_over_with_space_each_one_step_of_undo(open_app: Open) -> None:
+async def test_arrows_move_over_marks_and_each_space_is_one_undo_step(open_app: Open) -> None:
     async with open_app(TWO) as pilot:
         await pilot.press("7", *["down"] * 6, "right", "right", "space")
         assert value(pilot, "cluster.exclude") == "h2:1"
@@ -74,7 +74,7 @@ async def test_marks_are_moved_over_with_the_arrows_and_turned_over_with_space_e
         assert store(pilot).state.plan.text == TWO
 
 
-async def test_a_filter_that_is_typed_moves_the_marks_with_every_key(open_app: Open) -> None:
+async def test_typed_filter_updates_the_marks_at_every_key(open_app: Open) -> None:
     async with open_app(TWO) as pilot:
         await pilot.press("7", "down", "down", "enter", *"h1")
         assert "4 of 8 on 1 of 2 hosts" in text_of(pilot, "#form-rows")
@@ -86,7 +86,7 @@ async def test_a_filter_that_is_typed_moves_the_marks_with_every_key(open_app: O
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_a_click_on_a_mark_turns_it_over_and_one_beside_it_only_goes_there(open_app: Open, size: tuple[int, int]) -> None:
+async def test_click_on_a_mark_toggles_it_and_beside_it_selects_the_row(open_app: Open, size: tuple[int, int]) -> None:
     async with open_app(TWO, size=size) as pilot:
         await pilot.press("7")
         shown = screen(pilot).splitlines()
@@ -100,14 +100,14 @@ async def test_a_click_on_a_mark_turns_it_over_and_one_beside_it_only_goes_there
         assert value(pilot, "cluster.exclude") is None
 
 
-async def test_of_the_last_slot_it_is_said_that_one_is_needed(open_app: Open) -> None:
+async def test_last_slot_says_that_one_is_needed(open_app: Open) -> None:
     async with open_app(PLAN + "cluster: {hosts: {h1: 1, h2: 1}, include: h2}\n") as pilot:
         await pilot.press("7", *["down"] * 6, "space")
         assert "no slot is chosen: DeepSpeed needs one at least" in text_of(pilot, "#form-rows")
         assert value(pilot, "cluster.include") == "h2"
 
 
-async def test_slots_of_a_hostfile_are_marked_too_and_more_than_sixteen_hosts_are_opened_first(open_app: Open, tmp_path: Path) -> None:
+async def test_hostfile_slots_can_be_marked_and_over_sixteen_hosts_are_collapsed(open_app: Open, tmp_path: Path) -> None:
     (tmp_path / "hosts.txt").write_text("".join(f"worker-{n} slots=8\n" for n in range(64)))
     async with open_app(PLAN + "cluster: {hostfile: hosts.txt}\n") as pilot:
         await pilot.press("7")
@@ -123,7 +123,7 @@ async def test_slots_of_a_hostfile_are_marked_too_and_more_than_sixteen_hosts_ar
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_sixteen_hosts_have_room(open_app: Open, size: tuple[int, int]) -> None:
+async def test_sixteen_hosts_fit_on_the_screen(open_app: Open, size: tuple[int, int]) -> None:
     async with open_app(SIXTEEN, size=size) as pilot:
         await pilot.press("7")
         rows = [line for line in text_of(pilot, "#form-rows").splitlines() if line.startswith("worker-")]
@@ -133,17 +133,17 @@ async def test_sixteen_hosts_have_room(open_app: Open, size: tuple[int, int]) ->
             assert "no ranks here" in text_of(pilot, "#steps").splitlines()[0]
 
 
-async def test_a_filter_that_is_wrong_is_an_error_of_this_step(open_app: Open) -> None:
+async def test_invalid_filter_is_an_error_of_this_step(open_app: Open) -> None:
     async with open_app(PLAN + "cluster: {hosts: {h1: 2, h2: 2}, include: h3}\n") as pilot:
         await pilot.press("7")
         assert "✖ 7 Cluster" in text_of(pilot, "#steps")
         assert "include names the host 'h3', which is not among h1, h2" in " ".join(text_of(pilot, "#form-rows").split())
 
 
-# Where hosts come from, what starts the ranks, what reaches them
+# Sources of hosts, launchers, environment
 
 
-async def test_hosts_are_taken_from_a_hostfile_an_allocation_and_the_ssh_configuration(
+async def test_hosts_come_from_hostfile_allocation_and_ssh_configuration(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "hostfile").write_text("gpu-1 slots=8\ngpu-2 slots=8\n")
@@ -174,7 +174,7 @@ async def test_hosts_are_taken_from_a_hostfile_an_allocation_and_the_ssh_configu
 
 
 @pytest.mark.parametrize("size", [(120, 60), (60, 16)])
-async def test_each_launcher_says_what_it_needs_and_its_traps(open_app: Open, size: tuple[int, int]) -> None:
+async def test_each_launcher_shows_its_requirements_and_pitfalls(open_app: Open, size: tuple[int, int]) -> None:
     async with open_app(TWO, size=size) as pilot:
         await pilot.press("7")
         for known in (launcher for launcher in launchers.ALL if launcher.name != "local"):
@@ -192,7 +192,7 @@ async def test_each_launcher_says_what_it_needs_and_its_traps(open_app: Open, si
         ("mpich", {"OMP_NUM_THREADS": "yes", "HF_HOME": "yes", "MLFLOW_URI": "yes"}),
     ],
 )
-async def test_each_variable_says_whether_it_reaches_the_ranks_and_no_value_is_shown(
+async def test_each_variable_says_whether_it_reaches_the_ranks_and_hides_its_value(
     open_app: Open, monkeypatch: pytest.MonkeyPatch, launcher: str, reach: dict[str, str]
 ) -> None:
     for name in ("HF_HOME", "MLFLOW_URI"):
@@ -208,7 +208,7 @@ async def test_each_variable_says_whether_it_reaches_the_ranks_and_no_value_is_s
         assert "a-secret" not in text_of(pilot, "#form-rows")
 
 
-async def test_a_queued_plan_is_asked_for_what_the_cluster_offers(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queued_plan_gets_choices_that_the_cluster_offers(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = recorded_slurm.cluster(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{programs}:/bin:/usr/bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -225,7 +225,7 @@ async def test_a_queued_plan_is_asked_for_what_the_cluster_offers(open_app: Open
         await until(pilot, lambda: "gives a job 2 at most" in str(store(pilot).state.findings))
 
 
-async def test_the_rows_of_a_manifest_come_with_its_first_answer(open_app: Open) -> None:
+async def test_manifest_rows_appear_with_the_first_answer(open_app: Open) -> None:
     async with open_app(PLAN + "cluster: {num_nodes: 2, num_gpus: 8}\n", size=(120, 80)) as pilot:
         await pilot.press("7")
         await until(pilot, lambda: "not used" in screen(pilot))

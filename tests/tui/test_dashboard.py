@@ -1,4 +1,4 @@
-"""The run as a dashboard: plots and GPUs beside the log on a wide screen, lines of sparks on a narrower one, the log alone on a small one."""
+"""The run as a dashboard: plots and GPUs beside the log on a wide screen, sparklines on a narrower one, only the log on a small one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def series(**values: list[float]) -> RunSeries:
 
 @pytest.fixture
 def run(tmp_path: Path) -> JobFolder:
-    """A job of two ranks that has ended, with what its GPUs used."""
+    """Return an ended job of two ranks with the use of its GPUs."""
     folder = job(tmp_path / "job", {0: LINES, 1: LINES})
     packed = ["GPU", 97, 71 * GIB, 80 * GIB, 88, 612.0, 4, ["power cap"]]
     looks = [{"t": 1000.0 + 5 * n, "ranks": {"0": packed, "1": ["GPU", n, None, None, None, None, 5, []]}} for n in range(60)]
@@ -49,18 +49,18 @@ async def shown(pilot: Pilot[int], folder: JobFolder) -> None:
     job_view(pilot).draw()
 
 
-def test_a_rising_line_goes_from_the_lower_left_to_the_upper_right() -> None:
+def test_rising_line_goes_from_lower_left_to_upper_right() -> None:
     assert braille([(0, 0), (1, 1)], (2, 1), 0, 1) == ["⡠⠊"]
     assert braille([(0, 1), (1, 1)], (2, 1), 1, 1) == ["⠒⠒"]
     assert braille([], (2, 2), 0, 1) == ["  ", "  "]
 
 
-def test_the_most_wanted_numbers_come_first_and_those_that_the_plan_asks_for_after_the_loss() -> None:
+def test_most_useful_metrics_come_first_and_plan_metrics_follow_the_loss() -> None:
     found = series(epoch=[1], odd=[1], grad_norm=[1], lr=[1], loss=[1], mine=[1])
     assert list(found.ordered(["mine"])) == ["loss", "mine", "lr", "grad_norm", "odd", "epoch"]
 
 
-def test_a_series_is_that_of_the_lowest_rank() -> None:
+def test_series_is_that_of_the_lowest_rank() -> None:
     found = RunSeries()
     for rank, value in ((3, 3.0), (1, 1.0), (3, 4.0)):
         found.add(Metric(rank, 1, "loss", value))
@@ -71,18 +71,18 @@ def test_a_series_is_that_of_the_lowest_rank() -> None:
     ("width", "height", "lines"),
     [(80, 30, [["a", "b"], ["c"]]), (80, 60, [["a"], ["b"], ["c"]]), (40, 14, [["a"], ["b"]]), (40, LOWEST - 1, []), (0, 0, [])],
 )
-def test_as_many_plots_as_there_is_room_for(width: int, height: int, lines: list[list[str]]) -> None:
+def test_number_of_plots_follows_the_room(width: int, height: int, lines: list[list[str]]) -> None:
     rows, names = grid(series(a=[1, 2], b=[3, 1], c=[1, 1], d=[1]).ordered(), width, height)
     assert names == lines
     assert not lines or {len(row.text) for row in rows} == {width}
 
 
-def test_a_plot_of_what_is_no_number_says_so() -> None:
+def test_plot_of_nan_values_says_so() -> None:
     rows, _ = grid(series(loss=[1.0, float("nan"), 2.0]).ordered(), 40, 10)
     assert "✖ 1 no number" in rows[0].text
 
 
-def test_two_lines_of_sparks_hold_what_fits_and_lose_nothing_between_them() -> None:
+def test_two_lines_of_sparklines_hold_what_fits() -> None:
     many = {f"metric{n}": Buckets() for n in range(9)}
     for each in many.values():
         each.add(1, 1.0)
@@ -91,7 +91,7 @@ def test_two_lines_of_sparks_hold_what_fits_and_lose_nothing_between_them() -> N
     assert [row.text.split()[0] for row in rows] == ["metric0", "metric5"]
 
 
-def test_a_gpu_has_its_last_five_minutes_and_what_slows_it() -> None:
+def test_gpu_shows_five_minutes_and_its_throttling() -> None:
     samples = [Sample(1000.0 + 5 * n, "GPU", 97, 71 * GIB, 80 * GIB, 88, 612.0, 4, ("power cap",)) for n in range(60)]
     text = usage_rows(History({4: samples}), 120)[0].text
     assert "r4 GPU 4" in text and "97 %  71.0/80 GB  88 °C  612 W  ▲ slowed: power cap" in text
@@ -99,7 +99,7 @@ def test_a_gpu_has_its_last_five_minutes_and_what_slows_it() -> None:
     assert usage_rows(History(note="GPU unknown: NVML is not there"), 80)[0].text == "n/a: GPU unknown: NVML is not there"
 
 
-def test_what_gpus_used_is_plotted_too_and_pinned_plots_come_first() -> None:
+def test_gpu_use_is_plotted_and_pinned_plots_come_first() -> None:
     samples = [Sample(1000.0 + 5 * n, "GPU", 90 + n % 10, 71 * GIB, 80 * GIB) for n in range(20)]
     used = usage_series(History({4: samples, 0: samples}))
     assert list(used) == ["gpu util r4", "gpu util r0", "gpu memory r4", "gpu memory r0"]
@@ -109,7 +109,7 @@ def test_what_gpus_used_is_plotted_too_and_pinned_plots_come_first() -> None:
     assert "gpu util r4 99 %" in text and "seconds 0 to 95" in text
 
 
-async def test_a_wide_screen_has_plots_and_gpus_and_d_takes_them_away_for_good(open_app: Open, run: JobFolder) -> None:
+async def test_wide_screen_has_plots_and_gpus_and_d_hides_them_permanently(open_app: Open, run: JobFolder) -> None:
     async with open_app(size=(200, 60)) as pilot:
         await shown(pilot, run)
         await until(pilot, lambda: "loss 2" in text_of(pilot, "#charts") and "GPU 4" in text_of(pilot, "#usage"))
@@ -121,7 +121,7 @@ async def test_a_wide_screen_has_plots_and_gpus_and_d_takes_them_away_for_good(o
         assert not job_view(pilot).charts.display
 
 
-async def test_a_click_on_a_plot_makes_it_large(open_app: Open, run: JobFolder) -> None:
+async def test_click_on_a_plot_enlarges_it(open_app: Open, run: JobFolder) -> None:
     async with open_app(size=(200, 60)) as pilot:
         await shown(pilot, run)
         await until(pilot, lambda: "╭─ lr" in text_of(pilot, "#charts"))
@@ -130,7 +130,7 @@ async def test_a_click_on_a_plot_makes_it_large(open_app: Open, run: JobFolder) 
 
 
 @pytest.mark.parametrize(("size", "lines"), [((120, 40), True), ((80, 24), False)])
-async def test_a_narrower_screen_has_lines_of_sparks_and_a_small_one_the_log_alone(
+async def test_narrower_screen_has_sparklines_and_a_small_one_only_the_log(
     open_app: Open, run: JobFolder, size: tuple[int, int], lines: bool
 ) -> None:
     async with open_app(size=size) as pilot:
@@ -140,7 +140,7 @@ async def test_a_narrower_screen_has_lines_of_sparks_and_a_small_one_the_log_alo
         assert not job_view(pilot).charts.display
 
 
-async def test_what_the_gpus_used_is_in_the_plot_and_an_asterisk_pins_it_to_the_dashboard(open_app: Open, run: JobFolder) -> None:
+async def test_gpu_use_is_in_the_plot_and_asterisk_pins_it_to_the_dashboard(open_app: Open, run: JobFolder) -> None:
     async with open_app(size=(200, 60)) as pilot:
         await shown(pilot, run)
         await pilot.press("m")

@@ -1,4 +1,4 @@
-"""What lies over the app: it ends once, whatever is typed in one write; help and the way out work there too; escape leads back."""
+"""Dialogs close once whatever is typed in one write; help and quit work in them; escape goes back."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from dstui.tui.kit.text_row import row
 from dstui.tui.plot.plot_screen import OtherRun, Plot
 from tests.monkey import Keys, Mouse
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
-from tests.tui.hands import give
+from tests.tui.hands import send
 from tests.tui.test_reason import job, show_job
 
 TWICE = [("escape", "escape"), ("enter", "enter"), ("enter", "escape"), ("escape", "enter", "escape"), ("y", "y"), ("n", "y", "enter")]
 
 
 async def write(pilot: Pilot[int], *keys: str) -> None:
-    """Type keys in one write, and wait until all that follows has happened."""
-    await give(pilot, [Keys(keys)])
+    """Type keys in one write and wait until the app is idle."""
+    await send(pilot, [Keys(keys)])
     await pilot.pause()
     await pilot.pause()
 
 
 def dialogs() -> dict[str, Callable[[], Dialog]]:
-    """Every kind of dialog that can be made without a job."""
+    """Return every kind of dialog that needs no job."""
     answers = [Answer("y", "yes", True), Answer("n", "no", False)]
     return {
         "Ask": lambda: Ask("Sure?", "Really?", answers),
@@ -41,7 +41,7 @@ def dialogs() -> dict[str, Callable[[], Dialog]]:
 
 
 @pytest.mark.parametrize("kind", dialogs())
-async def test_two_answers_in_one_write_end_a_dialog_once(open_app: Open, kind: str) -> None:
+async def test_two_answers_in_one_write_close_a_dialog_once(open_app: Open, kind: str) -> None:
     async with open_app() as pilot:
         for keys in TWICE:
             given: list[object] = []
@@ -54,7 +54,7 @@ async def test_two_answers_in_one_write_end_a_dialog_once(open_app: Open, kind: 
                 await pilot.press("escape")
 
 
-async def test_the_second_letter_does_not_answer_what_lies_under_it(open_app: Open) -> None:
+async def test_second_key_does_not_answer_the_screen_below(open_app: Open) -> None:
     async with open_app() as pilot:
         given: list[object] = []
         for _ in range(2):
@@ -75,7 +75,7 @@ async def test_two_answers_to_a_real_question_save_once(open_app: Open, tmp_path
         await until(pilot, lambda: (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3"))
 
 
-async def test_a_setting_is_found_once(open_app: Open) -> None:
+async def test_setting_is_found_once(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("slash", *"bucket")
         await write(pilot, "enter", "enter", "down", "enter")
@@ -83,13 +83,13 @@ async def test_a_setting_is_found_once(open_app: Open) -> None:
 
 
 @pytest.mark.every_frame
-async def test_in_every_dialog_f1_helps_and_ctrl_q_leaves_or_asks(open_app: Open, tmp_path: Path) -> None:
+async def test_f1_helps_and_ctrl_q_quits_or_asks_in_every_dialog(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
         for kind, make in dialogs().items():
             pilot.app.push_screen(make())
             await pilot.press("f1")
-            if kind != "Help":  # there it closes
+            if kind != "Help":  # there it closes the dialog
                 assert isinstance(pilot.app.screen, Help), kind
                 await pilot.press("escape")
                 await pilot.press("ctrl+q", "ctrl+q")
@@ -103,7 +103,7 @@ async def test_in_every_dialog_f1_helps_and_ctrl_q_leaves_or_asks(open_app: Open
         await until(pilot, lambda: pilot.app._exit)
 
 
-async def test_the_last_line_tells_the_keys_of_what_lies_over_the_app(open_app: Open, tmp_path: Path) -> None:
+async def test_footer_shows_the_keys_of_the_dialog(open_app: Open, tmp_path: Path) -> None:
     wanted = {"Ask": "Enter take", "Prompt": "Enter done", "TextViewer": "↑↓ move", "Help": "↑↓ move"}
     async with open_app() as pilot:
         for kind, make in dialogs().items():
@@ -114,7 +114,7 @@ async def test_the_last_line_tells_the_keys_of_what_lies_over_the_app(open_app: 
             await until(pilot, lambda: "q quit" in screen(pilot).splitlines()[-1] and "ctrl+q" not in screen(pilot).splitlines()[-1])
 
 
-async def test_a_click_on_a_key_of_the_last_line_closes_the_dialog(open_app: Open) -> None:
+async def test_click_on_a_footer_key_closes_the_dialog(open_app: Open) -> None:
     async with open_app() as pilot:
         pilot.app.push_screen(dialogs()["Prompt"]())
         await until(pilot, lambda: "Esc close" in screen(pilot))
@@ -122,9 +122,7 @@ async def test_a_click_on_a_key_of_the_last_line_closes_the_dialog(open_app: Ope
         assert len(pilot.app.screen_stack) == 1
 
 
-async def test_save_and_leave_leaves_also_where_a_name_is_asked_for_and_never_over_somebody_elses_file(
-    open_app: Open, tmp_path: Path
-) -> None:
+async def test_save_and_quit_asks_for_a_name_and_never_overwrites_another_file(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
         (tmp_path / "plan.yaml").write_text("# somebody else\n")
@@ -138,7 +136,7 @@ async def test_save_and_leave_leaves_also_where_a_name_is_asked_for_and_never_ov
     assert "stage: 3" in (tmp_path / "mine.yaml").read_text()
 
 
-async def test_escape_leads_back_from_the_review_and_from_the_list_of_jobs(open_app: Open) -> None:
+async def test_escape_leaves_the_review_and_the_list_of_jobs(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "8", "enter")
         await until(pilot, lambda: pilot.app.focused.id == "review-content")
@@ -153,7 +151,7 @@ async def test_escape_leads_back_from_the_review_and_from_the_list_of_jobs(open_
 
 
 @pytest.mark.every_frame
-async def test_over_a_job_every_dialog_ends_once(open_app: Open, tmp_path: Path) -> None:
+async def test_every_dialog_over_a_job_closes_once(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job(tmp_path / "job"))
         for opening, kind, keys in (
@@ -172,7 +170,7 @@ async def test_over_a_job_every_dialog_ends_once(open_app: Open, tmp_path: Path)
             assert pilot.app.step.id == "run"
 
 
-async def test_enter_acts_on_the_row_where_it_was_pressed_though_the_cursor_has_gone_on(open_app: Open) -> None:
+async def test_enter_acts_on_the_row_where_it_was_pressed(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3")
         await write(pilot, "down", "enter", "down", "down")
@@ -181,12 +179,12 @@ async def test_enter_acts_on_the_row_where_it_was_pressed_though_the_cursor_has_
         assert pilot.app.is_running and "▸" in text_of(pilot, "#form-rows") + screen(pilot)
 
 
-async def test_a_click_on_a_note_that_has_gone_does_nothing(open_app: Open) -> None:
+async def test_click_on_a_removed_note_does_nothing(open_app: Open) -> None:
     async with open_app() as pilot:
         pilot.app.notify("something to click away")
         await until(pilot, lambda: "something to click away" in screen(pilot))
         line = next(n for n, text in enumerate(screen(pilot).splitlines()) if "something to click away" in text)
         place = (screen(pilot).splitlines()[line].index("click") + 0.5) / pilot.app.size.width, (line + 0.5) / pilot.app.size.height
-        await give(pilot, [Mouse("click", *place)] * 3 + [Mouse("drag", *place, 0.2, 0.2)] * 2)
+        await send(pilot, [Mouse("click", *place)] * 3 + [Mouse("drag", *place, 0.2, 0.2)] * 2)
         await until(pilot, lambda: "something to click away" not in screen(pilot))
         assert pilot.app.is_running

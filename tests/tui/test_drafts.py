@@ -1,4 +1,4 @@
-"""Unsaved edits: kept on disk while they are made, offered when the session ended without an answer, gone when they are not needed."""
+"""Drafts of unsaved edits: written while editing, offered after a session that ended without an answer, removed when not needed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ EDITED = PLAN.replace("stage: 2", "stage: 3")
 
 @pytest.fixture(autouse=True)
 def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state folder of its own for each test."""
+    """Use a separate state folder for each test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state"
 
 
-def leave_behind(folder: Path, **more: object) -> Draft:
-    """A draft of the test's Plan, of a process that is no more."""
+def write_draft(folder: Path, **more: object) -> Draft:
+    """Write a draft of the test's Plan by a process that has ended."""
     draft = Draft(str(folder / "plan.yaml"), PLAN, EDITED, "plan.yaml", str(folder), ticks=1)
     draft = replace(draft, **more)
     draft.keep()
@@ -33,24 +33,24 @@ def leave_behind(folder: Path, **more: object) -> Draft:
 
 
 def drafts() -> list[dict[str, object]]:
-    """What is in the folder of drafts."""
+    """Return the drafts on disk."""
     found = []
     for file in drafts_folder().glob("*.json"):
-        with suppress(FileNotFoundError):  # taken away since
+        with suppress(FileNotFoundError):  # deleted meanwhile
             found.append(json.loads(file.read_text()))
     return found
 
 
-async def test_an_edit_is_soon_on_disk_and_the_file_of_the_plan_is_not_touched(open_app: Open, tmp_path: Path) -> None:
+async def test_edit_is_soon_on_disk_and_the_plan_file_is_unchanged(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
         await until(pilot, lambda: [d["text"] for d in drafts()] == [EDITED])
         assert (tmp_path / "plan.yaml").read_text() == PLAN
-        assert left_behind() == []  # whose session lives
+        assert left_behind() == []  # its session still runs
 
 
 @pytest.mark.parametrize("keys", [["f2"], ["z"]])
-async def test_no_draft_is_left_where_nothing_is_unsaved(open_app: Open, keys: list[str]) -> None:
+async def test_no_draft_remains_without_unsaved_edits(open_app: Open, keys: list[str]) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
         await until(pilot, drafts)
@@ -58,16 +58,16 @@ async def test_no_draft_is_left_where_nothing_is_unsaved(open_app: Open, keys: l
         await until(pilot, lambda: not drafts())
 
 
-async def test_who_leaves_and_discards_is_not_asked_again(open_app: Open) -> None:
+async def test_discarding_on_quit_is_final(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
         await until(pilot, drafts)
         await pilot.press("q", "d")
-    wait_for(lambda: not drafts())  # a thread takes it away
+    wait_for(lambda: not drafts())  # a thread deletes it
 
 
-async def test_what_was_left_behind_is_offered_with_its_lines_and_undo_takes_it_back(open_app: Open, tmp_path: Path) -> None:
-    old = leave_behind(tmp_path)
+async def test_draft_is_offered_with_its_lines_and_undo_reverts_it(open_app: Open, tmp_path: Path) -> None:
+    old = write_draft(tmp_path)
     async with open_app() as pilot:
         await until(pilot, lambda: "Unsaved edits" in screen(pilot))
         assert "-    stage: 2" in text_of(pilot, "#answers")
@@ -81,8 +81,8 @@ async def test_what_was_left_behind_is_offered_with_its_lines_and_undo_takes_it_
 
 
 @pytest.mark.parametrize(("key", "left"), [("d", 0), ("escape", 1), ("l", 1)])
-async def test_a_draft_is_discarded_only_when_asked(open_app: Open, tmp_path: Path, key: str, left: int) -> None:
-    leave_behind(tmp_path)
+async def test_draft_is_only_discarded_on_request(open_app: Open, tmp_path: Path, key: str, left: int) -> None:
+    write_draft(tmp_path)
     async with open_app() as pilot:
         await until(pilot, lambda: "Unsaved edits" in screen(pilot))
         await pilot.press(key)
@@ -90,31 +90,31 @@ async def test_a_draft_is_discarded_only_when_asked(open_app: Open, tmp_path: Pa
         assert store(pilot).state.plan.text == PLAN
 
 
-async def test_a_file_that_changed_since_is_said(open_app: Open, tmp_path: Path) -> None:
-    leave_behind(tmp_path, began="version: 1\n")
+async def test_plan_file_changed_since_the_draft_is_reported(open_app: Open, tmp_path: Path) -> None:
+    write_draft(tmp_path, began="version: 1\n")
     async with open_app() as pilot:
         await until(pilot, lambda: "changed by another program since" in " ".join(text_of(pilot, "#answers").split()))
 
 
-async def test_the_newest_of_several_is_offered_and_those_of_other_plans_are_not(open_app: Open, tmp_path: Path) -> None:
-    leave_behind(tmp_path, pid=1_000_001, at=1.0)
-    leave_behind(tmp_path, pid=1_000_002, text=PLAN.replace("stage: 2", "stage: 1"))
-    leave_behind(tmp_path, pid=1_000_003, document="/elsewhere/plan.yaml", at=9e9)
+async def test_newest_draft_of_this_plan_is_offered(open_app: Open, tmp_path: Path) -> None:
+    write_draft(tmp_path, pid=1_000_001, at=1.0)
+    write_draft(tmp_path, pid=1_000_002, text=PLAN.replace("stage: 2", "stage: 1"))
+    write_draft(tmp_path, pid=1_000_003, document="/elsewhere/plan.yaml", at=9e9)
     async with open_app() as pilot:
         await until(pilot, lambda: "Unsaved edits" in screen(pilot))
         assert "+    stage: 1" in text_of(pilot, "#answers")
 
 
-async def test_rubbish_among_the_drafts_is_passed_over(open_app: Open, tmp_path: Path) -> None:
-    leave_behind(tmp_path)
+async def test_garbage_among_drafts_is_ignored(open_app: Open, tmp_path: Path) -> None:
+    write_draft(tmp_path)
     for name, text in {"a": "", "b": "[1]", "c": '{"document": 1}', "d": "\0\xff"}.items():
         write_atomic(drafts_folder() / f"{name}.json", text)
     async with open_app() as pilot:
         await until(pilot, lambda: "Unsaved edits" in screen(pilot))
 
 
-async def test_a_draft_that_is_no_plan_is_not_lost(open_app: Open, tmp_path: Path) -> None:
-    leave_behind(tmp_path, text="version: [")
+async def test_draft_that_is_no_plan_is_not_lost(open_app: Open, tmp_path: Path) -> None:
+    write_draft(tmp_path, text="version: [")
     async with open_app() as pilot:
         await until(pilot, lambda: "Unsaved edits" in screen(pilot))
         await pilot.press("t")
@@ -122,7 +122,7 @@ async def test_a_draft_that_is_no_plan_is_not_lost(open_app: Open, tmp_path: Pat
         assert len(drafts()) == 1
 
 
-async def test_a_folder_that_cannot_be_written_is_said_once(open_app: Open, state_folder: Path) -> None:
+async def test_unwritable_folder_is_reported_once(open_app: Open, state_folder: Path) -> None:
     (state_folder / "dstui").mkdir(parents=True)
     (state_folder / "dstui" / "drafts").write_text("")
     async with open_app() as pilot:

@@ -1,4 +1,4 @@
-"""Every step edits the Plan, whatever way it is edited; nothing that was typed or written is lost."""
+"""Every step edits the Plan in every way of editing; nothing that was typed or written is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from dstui.tui.session.messages import PathChosen
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
-# step, keys from its first row, path, what the Plan holds then
+# step, keys from its first row, path, value in the Plan afterwards
 EDITS = [
     ("1", ["enter", "backspace", "3", "enter"], "cluster.cpu_ranks", 3),
     ("2", ["enter", *["backspace"] * 5, *"run7", "enter"], "name", "run7"),
@@ -58,7 +58,7 @@ async def test_lora_and_quantized_weights_have_rows(open_app: Open) -> None:
         assert "lora" not in store_of.state.plan.data["model"]
 
 
-async def test_the_review_asks_for_each_open_hole(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_review_asks_for_each_open_hole(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIVEN_HERE", "x")
     args = "args: [--data, '${YOUR_DATA}', --also, '${YOUR_DATA}/b', --env, '${GIVEN_HERE}']"
     async with open_app(PLAN.replace('args: [--deepspeed_config, "{ds_config}"]', args)) as pilot:
@@ -73,14 +73,14 @@ async def test_the_review_asks_for_each_open_hole(open_app: Open, tmp_path: Path
         assert value(pilot, "job.args") == ["--data", "abc", "--also", "abc/b", "--env", "${GIVEN_HERE}"]
 
 
-async def test_long_labels_of_the_review_end_with_an_ellipsis(open_app: Open) -> None:
+async def test_long_review_labels_end_with_an_ellipsis(open_app: Open) -> None:
     async with open_app(size=(100, 40)) as pilot:
         await pilot.press("8")
         await until(pilot, lambda: "the same without this scre…" in screen(pilot), 9)
         assert "the lines in general" in screen(pilot)  # train.py reads a configuration already
 
 
-async def test_the_adapted_script_is_written_and_replaced_only_after_a_question(open_app: Open, tmp_path: Path) -> None:
+async def test_adapted_script_is_written_and_replaced_only_after_a_question(open_app: Open, tmp_path: Path) -> None:
     loop = "import torch\nmodel = torch.nn.Linear(2, 2)\noptimizer = torch.optim.AdamW(model.parameters())\n"
     loop += (
         "for x in range(9):\n    loss = model(torch.ones(2)).sum()\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
@@ -99,20 +99,20 @@ async def test_the_adapted_script_is_written_and_replaced_only_after_a_question(
         assert "deepspeed.initialize" in (tmp_path / "train_deepspeed.py").read_text()
 
 
-async def test_a_unit_of_one_is_singular(open_app: Open) -> None:
+async def test_unit_of_one_is_singular(open_app: Open) -> None:
     async with open_app(PLAN.replace("train_micro_batch_size_per_gpu: 4", "train_micro_batch_size_per_gpu: 1")) as pilot:
         await pilot.press("6")
         await until(pilot, lambda: "1 sample " in screen(pilot))
 
 
-async def test_an_edit_marks_exactly_the_lines_of_the_preview_that_it_changed(open_app: Open) -> None:
+async def test_edit_marks_exactly_the_changed_lines_of_the_preview(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
         marked = [row.text.strip() for row in pilot.app.screen.query_one("#preview").rows if row.mark]
         assert marked == ['"stage": 3']
 
 
-async def test_the_preview_is_the_file_byte_for_byte(open_app: Open) -> None:
+async def test_preview_equals_the_file_byte_for_byte(open_app: Open) -> None:
     from dstui.render.jsontext import json_text
 
     async with open_app() as pilot:
@@ -121,7 +121,7 @@ async def test_the_preview_is_the_file_byte_for_byte(open_app: Open) -> None:
         assert shown == json_text(store(pilot).state.plan.deepspeed)
 
 
-async def test_undo_and_redo_go_through_every_edit_and_typing_is_one_step(open_app: Open) -> None:
+async def test_undo_and_redo_cover_every_edit_and_typing_is_one_step(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "enter", "backspace", "1", "2", "8", "enter")
         await pilot.press("3", "down", "enter")
@@ -134,7 +134,7 @@ async def test_undo_and_redo_go_through_every_edit_and_typing_is_one_step(open_a
         assert (value(pilot, "deepspeed.train_micro_batch_size_per_gpu"), value(pilot, "deepspeed.zero_optimization.stage")) == (128, 3)
 
 
-async def test_escape_while_typing_keeps_what_was_typed_and_can_be_undone(open_app: Open) -> None:
+async def test_escape_while_typing_keeps_the_text_and_can_be_undone(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "enter", "backspace", "7", "escape")
         assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 7
@@ -142,7 +142,7 @@ async def test_escape_while_typing_keeps_what_was_typed_and_can_be_undone(open_a
         assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4
 
 
-async def test_a_click_on_another_field_while_typing_ends_the_one_and_begins_the_other(open_app: Open) -> None:
+async def test_click_on_another_field_while_typing_switches_to_it(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "enter", "2")
         rows = pilot.app.screen.query_one("#form-rows")
@@ -155,7 +155,7 @@ async def test_a_click_on_another_field_while_typing_ends_the_one_and_begins_the
         await until(pilot, lambda: "25 micro-batches" in screen(pilot))
 
 
-async def test_what_is_no_number_never_reaches_the_plan_and_is_said(open_app: Open) -> None:
+async def test_invalid_number_never_reaches_the_plan_and_is_reported(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "enter", "x")
         assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4
@@ -169,24 +169,24 @@ async def test_what_is_no_number_never_reaches_the_plan_and_is_said(open_app: Op
         assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4
 
 
-async def test_numbers_keep_the_spelling_in_which_they_were_typed(open_app: Open) -> None:
+async def test_numbers_keep_their_typed_spelling(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", *["down"] * 3, "enter", "5", "e", "8", "enter")
         assert "reduce_bucket_size: 5e8\n" in store(pilot).state.plan.text
         assert '"reduce_bucket_size": 5e8' in text_of(pilot, "#preview")
 
 
-async def test_the_letter_that_clears_a_field_takes_its_key_out_of_the_plan(open_app: Open) -> None:
+async def test_clearing_a_field_removes_its_key(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "down", "d")
         assert value(pilot, "deepspeed.gradient_accumulation_steps") is None
 
 
-async def test_what_is_not_possible_stays_visible_and_says_why(open_app: Open) -> None:
+async def test_impossible_choice_stays_visible_and_says_why(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("4", "end")
         assert "needs stage 3" in text_of(pilot, "#form-rows")
-        assert "● none needs" not in text_of(pilot, "#form-rows"), "what is in force by default needs nothing"
+        assert "● none needs" not in text_of(pilot, "#form-rows"), "a default needs no action"
         before = store(pilot).state.plan.text
         await pilot.press("enter")
         assert store(pilot).state.plan.text == before
@@ -202,7 +202,7 @@ async def test_one_key_applies_the_fix_of_the_first_finding(open_app: Open) -> N
         assert store(pilot).state.plan.text.endswith("train_batch_size: 13\n")
 
 
-async def test_a_note_of_the_import_is_a_finding_until_one_key_settles_it(open_app: Open) -> None:
+async def test_import_note_is_a_finding_until_one_key_settles_it(open_app: Open) -> None:
     head = "# made by dstui from run.sh\n# nsys precedes the launch, and is left out\n"
     async with open_app(f"{head}{PLAN}", size=(120, 40)) as pilot:
         await until(pilot, lambda: "nsys precedes" in text_of(pilot, "#checks"))
@@ -214,7 +214,7 @@ async def test_a_note_of_the_import_is_a_finding_until_one_key_settles_it(open_a
         assert store(pilot).state.plan.text == f"{head}{PLAN}"
 
 
-async def test_the_review_says_how_to_mend_each_problem_and_fixes_nothing_that_it_does_not_show(open_app: Open) -> None:
+async def test_review_says_how_to_fix_each_problem_and_fixes_only_what_it_shows(open_app: Open) -> None:
     async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
         await pilot.press("8")
         await until(pilot, lambda: "x applies the first fix" in " ".join(text_of(pilot, "#review-verdict").split()))
@@ -233,14 +233,14 @@ async def test_enter_on_a_finding_goes_to_its_field(open_app: Open) -> None:
         assert pilot.app.step.id == "batch"
 
 
-async def test_enter_on_a_line_of_the_preview_goes_to_its_field(open_app: Open) -> None:
+async def test_enter_on_a_preview_line_goes_to_its_field(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "tab", *["down"] * 7, "enter")
         assert pilot.app.step.id == "zero"
         assert pilot.app.screen.query_one("#form").here.path == "deepspeed.zero_optimization.stage"
 
 
-async def test_a_key_without_a_form_is_found_and_set_by_its_name(open_app: Open) -> None:
+async def test_key_without_a_form_is_found_and_set_by_name(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("slash", *"memory_breakdown")
         await pilot.press("enter")
@@ -249,7 +249,7 @@ async def test_a_key_without_a_form_is_found_and_set_by_its_name(open_app: Open)
         assert value(pilot, "deepspeed.memory_breakdown") is True
 
 
-async def test_unticking_a_gpu_writes_the_include_and_ticking_it_again_takes_it_out(open_app: Open) -> None:
+async def test_unticking_a_gpu_writes_include_and_ticking_removes_it(open_app: Open) -> None:
     async with open_app(gpus=4) as pilot:
         await pilot.press("1", "down", "enter")
         assert value(pilot, "cluster.include") == "localhost:0,2,3"
@@ -258,7 +258,7 @@ async def test_unticking_a_gpu_writes_the_include_and_ticking_it_again_takes_it_
         assert value(pilot, "cluster.include") is None
 
 
-async def test_slots_of_this_machine_are_no_other_hosts(open_app: Open) -> None:
+async def test_local_slots_are_not_offered_for_other_hosts(open_app: Open) -> None:
     async with open_app(PLAN.replace("deepspeed:", "cluster: {hosts: {localhost: 2}}\ndeepspeed:"), gpus=4) as pilot:
         await pilot.press("1", "down", "enter")
         assert value(pilot, "cluster.include") == "localhost:0"
@@ -267,7 +267,7 @@ async def test_slots_of_this_machine_are_no_other_hosts(open_app: Open) -> None:
         assert value(pilot, "cluster.include") is None
 
 
-async def test_saving_writes_only_the_edited_node_and_notices_a_change_on_disk(open_app: Open, tmp_path: Path) -> None:
+async def test_saving_writes_only_the_edited_node_and_detects_changes_on_disk(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter", "f2")
         await until(pilot, lambda: store(pilot).state.saved)
@@ -279,7 +279,7 @@ async def test_saving_writes_only_the_edited_node_and_notices_a_change_on_disk(o
         assert (tmp_path / "plan.yaml").read_text() == "# somebody else\n"
 
 
-async def test_the_screen_launches_nothing_from_a_recorded_machine_and_says_so_before(tmp_path: Path, open_app: Open) -> None:
+async def test_launch_from_a_recorded_machine_is_refused_in_advance(tmp_path: Path, open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
         store(pilot).machine_probed(replace(store(pilot).state.machine, recorded=True))
         await pilot.press("8")
@@ -299,9 +299,7 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("what", SPOILT)
-async def test_a_plan_that_became_something_else_on_disk_is_said_and_the_edits_are_saved_elsewhere(
-    open_app: Open, tmp_path: Path, what: str
-) -> None:
+async def test_plan_replaced_on_disk_is_reported_and_edits_are_saved_elsewhere(open_app: Open, tmp_path: Path, what: str) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
         SPOILT[what](tmp_path / "plan.yaml")
@@ -321,7 +319,7 @@ async def test_a_plan_that_became_something_else_on_disk_is_said_and_the_edits_a
             await until(pilot, lambda: "stage: 3" in (tmp_path / "plan.yaml").read_text())
 
 
-async def test_leaving_asks_only_where_edits_would_be_lost(open_app: Open) -> None:
+async def test_quitting_asks_only_if_edits_would_be_lost(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter", "q")
         await until(pilot, lambda: "Not saved" in screen(pilot))
@@ -332,7 +330,7 @@ async def test_leaving_asks_only_where_edits_would_be_lost(open_app: Open) -> No
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_a_lock_that_a_killed_build_has_left_is_said_before_the_launch_and_x_removes_it(
+async def test_lock_of_a_killed_build_is_reported_before_launch_and_x_removes_it(
     open_app: Open, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     lock = tmp_path / "ext" / "cpu_adam" / "lock"

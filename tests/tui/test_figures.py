@@ -1,4 +1,4 @@
-"""On the ZeRO step each stage and offload says what it needs here and how fast it is."""
+"""The ZeRO step shows memory and speed of each stage and offload."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ OFFLOAD = "With other offload (step 4)"
 
 
 def line(text: str, start: str) -> str:
-    """The one line that begins so."""
+    """Return the line that begins with this text."""
     return next(line.strip() for line in text.splitlines() if line.strip().startswith(start))
 
 
-async def test_each_stage_says_what_it_needs_of_a_gpu_what_is_left_and_how_fast_it_is(open_app: Open) -> None:
+async def test_each_stage_shows_needed_and_free_memory_and_speed(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4) as pilot:
         store(pilot).machine_probed(FOUR)
         await pilot.press("3")
@@ -30,7 +30,7 @@ async def test_each_stage_says_what_it_needs_of_a_gpu_what_is_left_and_how_fast_
         assert "NVMe" not in form
 
 
-async def test_the_row_of_the_chosen_stage_is_the_forecast_of_the_plan_also_with_offload(open_app: Open) -> None:
+async def test_row_of_the_chosen_stage_equals_the_plans_forecast_with_offload(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4) as pilot:
         store(pilot).edit(("deepspeed.zero_optimization.offload_optimizer.device", "cpu"))
         await pilot.press("3")
@@ -40,14 +40,14 @@ async def test_the_row_of_the_chosen_stage_is_the_forecast_of_the_plan_also_with
         assert line(text_of(pilot, "#form-rows"), "● 2").endswith(figure(outlook.forecast))
 
 
-async def test_where_no_model_is_named_the_words_stay(open_app: Open) -> None:
+async def test_text_stays_if_no_model_is_named(open_app: Open) -> None:
     async with open_app(PLAN, gpus=4) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: "each rank holds everything" in text_of(pilot, "#form-rows"))
         assert OFFLOAD not in text_of(pilot, "#form-rows")
 
 
-async def test_on_a_small_screen_the_other_ways_stand_under_the_fields(open_app: Open) -> None:
+async def test_alternatives_are_below_the_fields_on_a_small_screen(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4, size=(80, 24)) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: OFFLOAD in text_of(pilot, "#form-rows"))
@@ -56,7 +56,7 @@ async def test_on_a_small_screen_the_other_ways_stand_under_the_fields(open_app:
         assert "Round-robin gradients" in screen(pilot)
 
 
-async def test_on_ranks_without_a_gpu_the_figures_are_of_their_ram(open_app: Open) -> None:
+async def test_ranks_without_gpu_show_ram(open_app: Open) -> None:
     async with open_app(SEVEN.replace("7.0e9", "1.0e8")) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: "RAM  left" in text_of(pilot, "#form-rows"))

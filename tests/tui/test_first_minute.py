@@ -1,4 +1,4 @@
-"""The first minute without a file: what was found, and each way on."""
+"""The start without a file: what was found, and each way to go on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Begin = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
 
 @pytest.fixture
 def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
-    """`async with begin({"train.py": text}, gpus=8) as pilot`: dstui without a file in a folder with these."""
+    """Return `begin`: `async with begin({"train.py": text}, gpus=8) as pilot` starts dstui without a file in a folder with these files."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = tmp_path / "work"
     folder.mkdir()
@@ -49,11 +49,11 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
 
 
 def answer(pilot: Pilot[int]) -> str:
-    """The answer under the cursor."""
+    """Return the answer under the cursor."""
     return str(pilot.app.screen.query_one("#answers", RowList).cursor)
 
 
-async def test_machine_scripts_and_files_are_named_and_the_recipes_come_first(begin: Begin) -> None:
+async def test_machine_scripts_and_files_are_named_and_recipes_come_first(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT, "net.py": "import torch\n", "notes.py": "", "plan.yaml": PLAN}, gpus=8) as pilot:
         shown = text_of(pilot, "#answers")
         assert "8 x A100 80GB" in shown
@@ -61,7 +61,7 @@ async def test_machine_scripts_and_files_are_named_and_the_recipes_come_first(be
         assert shown.index("r ZeRO-1") < shown.index("1 plan.yaml") < shown.index("q quickstart") < shown.index("b blank")
 
 
-async def test_a_recipe_is_a_plan_for_the_script_that_was_found(begin: Begin) -> None:
+async def test_recipe_makes_a_plan_for_the_found_script(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT}, gpus=8) as pilot:
         await pilot.press("r")
         assert value(pilot, "job.script") == "train.py"
@@ -69,37 +69,37 @@ async def test_a_recipe_is_a_plan_for_the_script_that_was_found(begin: Begin) ->
         await until(pilot, lambda: store(pilot).state.lookups and not store(pilot).state.counted("error"))
 
 
-async def test_a_file_is_opened_by_its_number(begin: Begin) -> None:
+async def test_file_is_opened_by_its_number(begin: Begin) -> None:
     async with begin({"a.json": '{"train_batch_size": 7}', "b.yaml": PLAN}) as pilot:
         await pilot.press("2")
         assert store(pilot).state.plan.name == "small"
         assert store(pilot).path == Path("b.yaml")
 
 
-async def test_an_empty_folder_leaves_the_quickstart_and_a_blank_plan(begin: Begin) -> None:
+async def test_empty_folder_offers_the_quickstart_and_a_blank_plan(begin: Begin) -> None:
     async with begin({}) as pilot:
         assert "no training script, no Plan, no ds_config.json" in text_of(pilot, "#answers").replace("\n", " ")
         await pilot.press("b")
         assert value(pilot, "job.script") == "train.py"
 
 
-async def test_a_script_beside_its_configuration_is_one_choice_with_it(begin: Begin) -> None:
+async def test_script_beside_its_configuration_is_one_choice(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT, "ds_config.json": '{"train_batch_size": 8}'}, gpus=8) as pilot:
         assert "s train.py with ds_config.json" in text_of(pilot, "#answers")
-        await pilot.press("enter")  # it comes first
+        await pilot.press("enter")  # it is the first one
         assert value(pilot, "job.script") == "train.py"
         assert value(pilot, "job.args") == ["--deepspeed_config", "{ds_config}"]
         assert value(pilot, "deepspeed.train_batch_size") == 8
 
 
-async def test_without_a_gpu_the_script_that_was_found_comes_before_the_quickstart(begin: Begin) -> None:
+async def test_found_script_comes_before_the_quickstart_without_gpus(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT}, looked_at=False) as pilot:
         assert answer(pilot).startswith("quickstart")
         pilot.app.post_message(Probed(machine(0)))
         await until(pilot, lambda: answer(pilot).startswith("2 ranks on the CPU"))
 
 
-async def test_who_has_chosen_another_answer_stays_on_it_when_the_machine_is_known(begin: Begin) -> None:
+async def test_chosen_answer_stays_selected_when_the_machine_is_known(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT}, looked_at=False) as pilot:
         await pilot.press("down")
         pilot.app.post_message(Probed(machine(0)))
@@ -108,7 +108,7 @@ async def test_who_has_chosen_another_answer_stays_on_it_when_the_machine_is_kno
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_enter_alone_goes_from_the_quickstart_to_the_launch(
+async def test_enter_alone_leads_from_the_quickstart_to_the_launch(
     begin: Begin, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launched: list[bool] = []
@@ -124,14 +124,14 @@ async def test_enter_alone_goes_from_the_quickstart_to_the_launch(
             assert not launched
             await pilot.press("enter")
         await until(pilot, lambda: any("again" in note.message for note in pilot.app._notifications))
-        assert not launched, "the key may be held since the start"
+        assert not launched, "the key may have been held since the start"
         monkeypatch.setattr("dstui.tui.flows.launching.FRESH", 0.0)
         await pilot.press("enter")
         await until(pilot, lambda: launched == [True])
-        assert not store(pilot).can_undo, "going on edits nothing"
+        assert not store(pilot).can_undo, "continuing edits nothing"
 
 
-async def test_launch_is_heard_on_every_step_and_leads_to_review_first(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_launch_key_works_on_every_step_and_opens_review_first(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[bool] = []
     monkeypatch.setattr(Launching, "_launch", lambda _flow, yes: launched.append(yes))
     async with begin({}) as pilot:
@@ -146,13 +146,13 @@ async def test_launch_is_heard_on_every_step_and_leads_to_review_first(begin: Be
         assert launched == [True]
 
 
-async def test_escape_leaves_the_quickstart_on_the_screen(begin: Begin) -> None:
+async def test_escape_keeps_the_quickstart_open(begin: Begin) -> None:
     async with begin({}) as pilot:
         await pilot.press("escape")
         assert store(pilot).state.plan.name == "quickstart"
 
 
-async def test_a_file_that_is_no_plan_is_said_and_nothing_is_lost(begin: Begin) -> None:
+async def test_file_that_is_no_plan_is_reported_and_nothing_is_lost(begin: Begin) -> None:
     async with begin({"bad.yaml": "deepspeed:\n\t- x\n"}) as pilot:
         await pilot.press("1")
         await until(pilot, lambda: "bad.yaml:2" in screen(pilot))
@@ -171,23 +171,23 @@ async def test_edits_of_a_plan_without_a_file_are_offered_first(begin: Begin) ->
         assert value(pilot, "deepspeed.zero_optimization.stage") == 2
 
 
-async def test_on_a_small_screen_every_way_on_can_be_reached(begin: Begin) -> None:
+async def test_every_choice_is_reachable_on_a_small_screen(begin: Begin) -> None:
     async with begin({f"plan{n}.yaml": PLAN for n in range(9)} | {"train.py": SCRIPT}, gpus=8, size=(60, 16)) as pilot:
         await pilot.press("end")
         await until(pilot, lambda: "b blank" in screen(pilot))
 
 
-async def test_recipes_say_what_the_model_of_the_script_needs_here_and_those_that_fit_come_first(begin: Begin) -> None:
+async def test_recipes_show_the_models_needs_and_fitting_ones_come_first(begin: Begin) -> None:
     small = SCRIPT + 'model = AutoModelForCausalLM.from_pretrained("HuggingFaceTB/SmolLM2-135M")\n'
     async with begin({"train.py": small}, gpus=2) as pilot:
         lines = [line for line in text_of(pilot, "#answers").splitlines() if "ZeRO-" in line]
-        assert re.search(r" \d+G ▲ RAM \d+G +\d+% +\S+k tok/s", lines[0]), "the GPUs have room, and RAM decides: both, and the speed"
+        assert re.search(r" \d+G ▲ RAM \d+G +\d+% +\S+k tok/s", lines[0]), "shows GPU and RAM, which decides, and the speed"
         assert [line[25:] for line in lines] == sorted((line[25:] for line in lines), key=lambda line: "✖" in line)
         await pilot.press("r")
         assert value(pilot, "model.source") == "HuggingFaceTB/SmolLM2-135M"
 
 
-async def test_without_a_known_model_they_say_how_large_a_model_they_hold(begin: Begin) -> None:
+async def test_recipes_show_the_largest_model_if_none_is_known(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT}, gpus=8) as pilot:
         sizes = [float(found) for found in re.findall(r"to ([\d.]+)B parameters", text_of(pilot, "#answers"))]
         assert len(sizes) > 2
@@ -200,7 +200,7 @@ ACCELERATE_YAML = (
 ACCELERATED = "from accelerate import Accelerator\nimport torch\naccelerator = Accelerator()\noptimizer = torch.optim.AdamW([])\n"
 
 
-async def test_an_accelerate_yaml_and_the_script_beside_it_are_one_choice(begin: Begin) -> None:
+async def test_accelerate_yaml_and_its_script_are_one_choice(begin: Begin) -> None:
     files = {"train.py": ACCELERATED, "acc.yaml": f"{ACCELERATE_YAML}  zero_stage: 3\n"}
     async with begin(files) as pilot:
         assert "s train.py with acc.yaml" in text_of(pilot, "#answers")
@@ -210,7 +210,7 @@ async def test_an_accelerate_yaml_and_the_script_beside_it_are_one_choice(begin:
         assert value(pilot, "cluster.hosts") == {"localhost": 2}
 
 
-async def test_a_json_that_the_yaml_names_comes_with_it(begin: Begin) -> None:
+async def test_json_named_by_the_yaml_comes_with_it(begin: Begin) -> None:
     files = {
         "train.py": ACCELERATED,
         "acc.yaml": f"{ACCELERATE_YAML.replace('mixed_precision: bf16', '')}  deepspeed_config_file: ds.json\n",
@@ -223,7 +223,7 @@ async def test_a_json_that_the_yaml_names_comes_with_it(begin: Begin) -> None:
         await until(pilot, lambda: value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 3)
 
 
-async def test_what_is_wrong_with_the_file_that_is_opened_is_said(tmp_path: Path) -> None:
+async def test_problems_of_the_opened_file_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "ds.json"
     file.write_text('{"train_batch_size": 16,\n"train_batch_size": 32}\n')
     opened = open_document(str(file))
@@ -232,7 +232,19 @@ async def test_what_is_wrong_with_the_file_that_is_opened_is_said(tmp_path: Path
         await until(pilot, lambda: "DS023, line 2" in screen(pilot))
 
 
-async def test_a_script_that_was_named_is_the_one_to_start_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_of_several_launches_is_chosen_by_what_tells_it_from_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared = "--master_port 29501 train.py --data_path /a/long/path/that/all/of/the/launches/have.json --output_dir out"
+    (tmp_path / "go.sh").write_text("".join(f"deepspeed {shared} --lr {lr}\n" for lr in ("1e-3", "2e-5")))
+    opened = open_document("go.sh")
+    app = DstuiApp(opened.plan, opened.path, machine(0), reference=False, opened=opened)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "line 2: deepspeed … train.py --lr 2e-5" in text_of(pilot, "#answers"))
+        await pilot.press("2")
+        await until(pilot, lambda: value(pilot, "job.args")[-1] == "2e-5")  # type: ignore[index]
+
+
+async def test_script_given_as_argument_is_the_one_to_start_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     for name in ("train.py", "loop.py"):
@@ -247,7 +259,7 @@ async def test_a_script_that_was_named_is_the_one_to_start_from(tmp_path: Path, 
         await until(pilot, lambda: "the lines that loop.py needs" in screen(pilot))
 
 
-async def test_a_plan_of_dstuis_is_chosen_by_what_it_is_for_and_whether_it_fits(begin: Begin) -> None:
+async def test_shipped_plan_shows_its_purpose_and_whether_it_fits(begin: Begin) -> None:
     async with begin({"finetune.py": SCRIPT}, gpus=8) as pilot:
         await pilot.press("p")
         await until(pilot, lambda: "Shipped Plans" in screen(pilot))
@@ -260,7 +272,7 @@ async def test_a_plan_of_dstuis_is_chosen_by_what_it_is_for_and_whether_it_fits(
         assert value(pilot, "job.script") == "finetune.py"
 
 
-async def test_templates_of_the_site_are_offered_with_what_they_are_for_and_whether_they_fit(
+async def test_site_templates_show_their_purpose_and_whether_they_fit(
     begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o755)
@@ -278,4 +290,4 @@ async def test_templates_of_the_site_are_offered_with_what_they_are_for_and_whet
         rows.cursor = next(row.key for row in rows.rows if str(row.key).startswith("sft"))
         await pilot.press("enter")
         await until(pilot, lambda: store(pilot).state.plan.text.startswith("# fine-tuning"))
-        assert store(pilot).path is None, "a template is never saved over"
+        assert store(pilot).path is None, "a template is never overwritten"

@@ -1,4 +1,4 @@
-"""A small flood: what was written is what is shown, rank by rank. The large ones are in tests/long and tests/bench."""
+"""A small flood of log lines is shown completely, rank by rank. Large floods are in tests/long and tests/bench."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINES = lines_per_rank(RANKS, RATE, SECONDS)
 
 
 @pytest.mark.every_frame
-async def test_the_screen_shows_every_line_of_a_flood_that_it_watched(open_app: Open, tmp_path: Path) -> None:
+async def test_tui_shows_every_line_of_a_flood(open_app: Open, tmp_path: Path) -> None:
     folder = running_job(tmp_path / "job", RANKS)
     async with open_app() as pilot:
         await attach(pilot, folder)
@@ -33,7 +33,7 @@ async def test_the_screen_shows_every_line_of_a_flood_that_it_watched(open_app: 
             )
 
 
-def test_the_log_has_each_line_of_every_rank_in_its_order_folded_or_not(tmp_path: Path) -> None:
+def test_log_has_every_line_of_every_rank_in_order_folded_or_not(tmp_path: Path) -> None:
     for dedup in (True, False):
         folder = running_job(tmp_path / f"job {dedup}", RANKS)
         view = Filter(dedup=dedup).open(folder, {})

@@ -1,4 +1,4 @@
-"""A job folder of somebody else's on the screen: no key starts what it names; only a yes to the question does."""
+"""A job folder of somebody else in the TUI: no key starts a program that it names; only a yes to the question does."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.tui.conftest import machine, screen, text_of, until
 from tests.tui.test_reason import job
 
 HARM = "harm"
-"""The folder in which each program of the stranger's leaves a file."""
+"""The folder in which each program named by the foreign folder leaves a file when it runs."""
 PANES = {"run": ("9",), "review": ("8",), "form": ("3",), PLOT: ("9", "m")}
-"""The keys that lead to each pane of the table of keys."""
+"""The keys that lead to each pane in the table of keys."""
 
 
 def canary(path: Path, harm: Path) -> None:
@@ -34,7 +34,7 @@ def canary(path: Path, harm: Path) -> None:
 
 @pytest.fixture
 def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobFolder:
-    """A job folder as it comes with a repository: interpreter, script, on_end and the ssh of its hosts are canaries."""
+    """Write a job folder as a repository may bring it: its interpreter, script, on_end and ssh are canaries."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -49,23 +49,23 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobFolder:
     return job(cloned / "run", plan=text, base=cloned)
 
 
-def harmed() -> list[str]:
+def executed_canaries() -> list[str]:
     return sorted(path.name for path in Path(HARM).iterdir())
 
 
 def app_on(folder: JobFolder) -> DstuiApp:
-    """What `dstui attach FOLDER` shows, on this machine without GPUs."""
+    """Return the app of `dstui attach FOLDER`, on this machine without GPUs."""
     return DstuiApp(plan_of(folder), None, replace(machine(0), source=HERE, recorded=False), folder, reference=False)
 
 
 def keys_of(pane: str) -> Iterator[str]:
-    """The keys that are bound in a pane, but those that leave dstui."""
+    """Yield the keys of a pane, except those that quit."""
     hints = (hint for hint in KEYS if pane in hint.where and hint.name != "leave")
     return (name for hint in hints for name in hint.keys.split(",") if name)
 
 
 async def back_to(pilot: Pilot[int], pane: str) -> None:
-    """Close what lies over the screen, and go back to the pane where a key led away from it."""
+    """Close dialogs and return to the pane if a key left it."""
     assert isinstance(pilot.app, DstuiApp)
     plotted = pane == PLOT and isinstance(pilot.app.screen, Plot)
     while len(pilot.app.screen_stack) > 1 and not plotted:
@@ -76,7 +76,7 @@ async def back_to(pilot: Pilot[int], pane: str) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("pane", PANES)
-async def test_no_key_starts_anything_of_a_strangers_folder(pane: str, foreign: JobFolder) -> None:
+async def test_no_key_starts_a_program_of_a_foreign_folder(pane: str, foreign: JobFolder) -> None:
     app = app_on(foreign)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: "Log: all ranks" in screen(pilot))
@@ -84,15 +84,15 @@ async def test_no_key_starts_anything_of_a_strangers_folder(pane: str, foreign: 
             await back_to(pilot, pane)
             await pilot.press(key)
             if len(app.screen_stack) > 1 and not isinstance(app.screen, Plot):
-                await pilot.press("enter")  # what a dialog offers first
+                await pilot.press("enter")  # the default answer of a dialog
             elif key == "l":
                 await until(pilot, lambda: len(app.screen_stack) > 1 or app.step.pane == "review")
                 await pilot.press("l", "enter")
-        assert harmed() == []
+        assert executed_canaries() == []
         assert not [folder for folder in folders() if folder != foreign], "no job was started"
 
 
-async def test_again_goes_to_review_and_says_what_would_be_started_and_a_yes_starts_it(foreign: JobFolder) -> None:
+async def test_launch_again_opens_review_and_asks_before_starting_a_foreign_program(foreign: JobFolder) -> None:
     app = app_on(foreign)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "Log: all ranks" in screen(pilot))
@@ -104,16 +104,16 @@ async def test_again_goes_to_review_and_says_what_would_be_started_and_a_yes_sta
             assert words.replace(" ", "") in shown
         await pilot.press("enter")
         await until(pilot, lambda: "Nothing was started" in screen(pilot))
-        assert harmed() == []
+        assert executed_canaries() == []
         await pilot.press("l")
         await until(pilot, lambda: "Start these programs?" in screen(pilot))
         await pilot.press("y")
-        await until(pilot, lambda: "python" in harmed())
+        await until(pilot, lambda: "python" in executed_canaries())
     told = json.loads((Path("state") / "dstui" / "interpreters.json").read_text())
     assert [entry["yes"] for entry in told] == [True], "the interpreter is not asked about again"
 
 
-async def test_again_in_a_folder_of_ones_own_asks_about_an_interpreter_that_was_never_agreed_to(foreign: JobFolder) -> None:
+async def test_launch_again_of_an_own_job_asks_about_an_interpreter_without_consent(foreign: JobFolder) -> None:
     add_to_index(foreign)
     status = json.loads(foreign.status_file.read_text()) | {"tag": "a-tag"}
     foreign.status_file.write_text(json.dumps(status))
@@ -123,4 +123,4 @@ async def test_again_in_a_folder_of_ones_own_asks_about_an_interpreter_that_was_
         await pilot.press("l")
         await until(pilot, lambda: "Start these programs?" in screen(pilot))
         assert "not yours" not in screen(pilot) and "You have not agreed to its interpreter yet" in screen(pilot)
-        assert harmed() == []
+        assert executed_canaries() == []

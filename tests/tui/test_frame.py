@@ -1,4 +1,4 @@
-"""The titles of frames."""
+"""Titles of frames."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dstui.tui.kit.tools import label
 
 
 class Framed(Static):
-    """A widget that counts how often it is to be painted."""
+    """A widget that counts its repaints."""
 
     asked = 0
 
@@ -22,7 +22,7 @@ class Framed(Static):
 
 
 class Screen(App[None]):
-    """One frame."""
+    """A screen with one frame."""
 
     CSS = "Framed { border: round white; }"
 
@@ -40,7 +40,7 @@ class Screen(App[None]):
         ("3 warnings  DeepSpeed agrees", "3 warnings  DeepSpeed agrees"),
     ],
 )
-async def test_a_title_is_shown_letter_for_letter_and_painted_once(title: str, shown: str) -> None:
+async def test_title_is_shown_literally_and_painted_once(title: str, shown: str) -> None:
     async with Screen().run_test(size=(60, 5)) as pilot:
         framed = pilot.app.query_one(Framed)
         label(framed, title)

@@ -1,4 +1,4 @@
-"""A Plan launched or probed from the screen: what its hostfile holds reaches the launcher, and a probe shows what it found."""
+"""Launch and probe from the TUI: the hostfile reaches the launcher, and the result of a probe is shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 from tests.waiting import wait_for
 
 
-async def test_a_launch_from_the_screen_uses_the_hostfile(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_launch_uses_the_hostfile(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "hosts").write_text("localhost slots=3\n")
     python = tmp_path / "python"
@@ -27,7 +27,7 @@ async def test_a_launch_from_the_screen_uses_the_hostfile(open_app: Open, tmp_pa
         await pilot.press("8")
         await until(pilot, lambda: "3 ranks" in screen(pilot))
         await pilot.press("l")
-        await until(pilot, lambda: "Start these programs?" in screen(pilot))  # the interpreter is one that nobody has agreed to
+        await until(pilot, lambda: "Start these programs?" in screen(pilot))  # nobody has given consent for the interpreter
         await pilot.press("y")
         await until(pilot, lambda: list(tmp_path.glob("dstui_runs/*/status.json")) or "Not launched" in screen(pilot))
         (status,) = tmp_path.glob("dstui_runs/*/status.json")
@@ -37,7 +37,7 @@ async def test_a_launch_from_the_screen_uses_the_hostfile(open_app: Open, tmp_pa
 
 
 @pytest.mark.launcher
-async def test_p_on_review_probes_the_plan_and_shows_what_it_found(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_p_on_review_probes_the_plan_and_shows_the_result(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     plan = PLAN.replace("deepspeed:\n", "cluster: {hosts: {localhost: 2}}\ndeepspeed:\n", 1).replace(
         "    enabled: true\n", "    enabled: false\n"

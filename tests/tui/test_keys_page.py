@@ -1,6 +1,6 @@
-"""docs/keys.md is the table of keys as people read it, and no key has two meanings on one screen.
+"""docs/keys.md equals the table of keys, and no key has two meanings on one screen.
 
-`python -m tests.tui.test_keys_page > docs/keys.md` writes it anew.
+`python -m tests.tui.test_keys_page > docs/keys.md` rewrites it.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def test_the_page_of_keys_is_the_table() -> None:
+def test_keys_page_equals_the_table() -> None:
     assert PAGE.read_text() == page(), "python -m tests.tui.test_keys_page > docs/keys.md"
 
 
-def test_the_page_knows_every_screen() -> None:
+def test_keys_page_covers_every_screen() -> None:
     assert set(PANES) == {pane for key in KEYS for pane in key.where}
 
 
@@ -86,22 +86,22 @@ def test_no_key_has_two_meanings_on_one_screen(pane: str) -> None:
         for own in widget.BINDINGS:
             for key in own.key.split(","):  # type: ignore[union-attr]
                 meanings[key].add(own.action.partition("(")[0])  # type: ignore[union-attr]
-    lists = [{"sideways", "move"}, {"turn", "sideways"}]  # one list's key in place of another's
+    lists = [{"sideways", "move"}, {"turn", "sideways"}]  # the key of one list replaces that of another
     assert {key: found for key, found in meanings.items() if len(found) > 1 and found not in lists} == {}
 
 
 @pytest.mark.parametrize("pane", sorted(OVER | DIALOGS))
-def test_the_way_back_is_in_the_footer_of_everything_that_lies_over_the_app(pane: str) -> None:
+def test_footer_of_every_dialog_shows_the_way_back(pane: str) -> None:
     assert "Esc" in [hint.in_footer for hint in valid(pane, ACTIONS)]
 
 
-def test_no_key_of_a_list_can_be_that_of_an_action() -> None:
+def test_no_list_key_can_be_an_action_key() -> None:
     lists = {key for widgets in WIDGETS.values() for widget in widgets for own in widget.BINDINGS for key in own.key.split(",")}  # type: ignore[union-attr]
     assert lists <= OF_LISTS | OF_FORMS
     assert keymap({"stop": ["j"]}).problems and keymap({"launch": ["d"]}).problems and not keymap({"rank": ["d"]}).bindings
 
 
-def test_what_has_keys_has_a_name_of_its_own_for_the_settings() -> None:
+def test_everything_with_keys_has_a_name_for_the_settings() -> None:
     actions: dict[str, set[str]] = {}
     for key in KEYS:
         if key.keys and key.id not in FIXED:
@@ -122,13 +122,13 @@ def test_what_has_keys_has_a_name_of_its_own_for_the_settings() -> None:
         ({"write": ["O"]}, "is the key of 'other-model'"),
     ],
 )
-def test_a_key_that_cannot_be_is_refused_with_the_reason(wished: dict[str, list[str]], why: str) -> None:
+def test_impossible_key_is_refused_with_a_reason(wished: dict[str, list[str]], why: str) -> None:
     made = keymap(wished)
     assert [why in problem for _, problem in made.problems] == [True]
     assert tuple(made.hints) == KEYS and not made.bindings
 
 
-def test_two_actions_may_change_their_keys() -> None:
+def test_two_actions_may_swap_their_keys() -> None:
     made = keymap({"launch": ["x"], "fix": ["l"], "write": ["O"], "other-model": ["alt+o"]})
     assert not made.problems
     assert {key.shown for key in made.hints if key.id in ("launch", "again")} == {"x"}

@@ -1,4 +1,4 @@
-"""What is seen at which size, which keys mean what, and that everything can be reached by keys and by mouse alone."""
+"""Layout at each size, meaning of keys, and access to everything by keys alone and by mouse alone."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from dstui.tui.runs.runs_screen import RunsTable
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 
 
-async def test_at_120_columns_steps_form_preview_and_checks_are_seen_together(open_app: Open) -> None:
+async def test_steps_form_preview_and_checks_are_visible_at_120_columns(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3")
         parts = ("Steps", "3 · ZeRO stage", "ds_config.json", "Checks", "F1 help", "q quit")
         await until(pilot, lambda: all(part in screen(pilot) for part in parts))
 
 
-async def test_on_a_very_wide_screen_the_preview_gets_the_room_and_the_form_stays_readable(open_app: Open) -> None:
+async def test_preview_gets_the_room_of_a_very_wide_screen(open_app: Open) -> None:
     async with open_app(size=(200, 50)) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: pilot.app.screen.query_one("#preview").region.width > 70)
         assert pilot.app.screen.query_one("#middle").region.width == 92
 
 
-async def test_the_machine_step_shows_gpus_links_islands_host_and_what_they_mean(open_app: Open) -> None:
+async def test_machine_step_shows_gpus_links_islands_and_host_with_meanings(open_app: Open) -> None:
     async with open_app(gpus=4) as pilot:
         shown = text_of(pilot, "#form-rows")
         for wanted in ("[x] 3  A100", " 2 NV12 NV12    X NV12", "Host and software", "What it means"):
@@ -42,7 +42,7 @@ async def test_the_machine_step_shows_gpus_links_islands_host_and_what_they_mean
         assert "ds_config.json" not in screen(pilot)
 
 
-async def test_at_80_columns_steps_are_one_line_and_preview_and_checks_are_tabs(open_app: Open) -> None:
+async def test_steps_are_one_line_and_panes_are_tabs_at_80_columns(open_app: Open) -> None:
     async with open_app(size=(80, 24)) as pilot:
         await pilot.press("3")
         assert "✔3 ZeRO stage" in screen(pilot).splitlines()[1]
@@ -56,7 +56,7 @@ async def test_at_80_columns_steps_are_one_line_and_preview_and_checks_are_tabs(
 
 
 @pytest.mark.parametrize("size", [(120, 40), (100, 30), (80, 24), (60, 16)])
-async def test_every_step_fits_the_screen_with_whole_frames(open_app: Open, size: tuple[int, int]) -> None:
+async def test_every_step_fits_the_screen_with_complete_frames(open_app: Open, size: tuple[int, int]) -> None:
     async with open_app(size=size) as pilot:
         for step in STEPS:
             await pilot.press("1") if step is STEPS[0] else await pilot.press("right_square_bracket")
@@ -67,7 +67,7 @@ async def test_every_step_fits_the_screen_with_whole_frames(open_app: Open, size
 
 
 @pytest.mark.parametrize("size", [(40, 10), (20, 5), (1, 1)])
-async def test_a_screen_too_small_says_what_is_needed_and_can_be_left(open_app: Open, size: tuple[int, int]) -> None:
+async def test_too_small_screen_says_what_it_needs_and_can_be_left(open_app: Open, size: tuple[int, int]) -> None:
     async with open_app(size=size) as pilot:
         if size == (40, 10):
             assert "at least 60x16" in screen(pilot)
@@ -76,7 +76,7 @@ async def test_a_screen_too_small_says_what_is_needed_and_can_be_left(open_app: 
 
 
 @pytest.mark.every_frame
-async def test_resizing_to_and_fro_loses_nothing(open_app: Open) -> None:
+async def test_resizing_back_and_forth_loses_nothing(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "enter", "9")
         for size in ((80, 24), (40, 10), (60, 16), (200, 60), (120, 40)):
@@ -88,9 +88,16 @@ async def test_resizing_to_and_fro_loses_nothing(open_app: Open) -> None:
         assert store(pilot).state.plan.get("deepspeed.train_micro_batch_size_per_gpu") == 49
 
 
+async def test_resize_while_the_app_exits_mounts_nothing(open_app: Open) -> None:
+    async with open_app(size=(80, 24)) as pilot:
+        pilot.app.screen.on_resize()
+        pilot.app.exit()
+        await pilot.pause()
+
+
 @pytest.mark.parametrize("key", ["question_mark", "slash"])
 @pytest.mark.every_frame
-async def test_a_dialog_longer_than_the_screen_scrolls_and_follows_its_size(open_app: Open, key: str) -> None:
+async def test_long_dialog_scrolls_and_follows_the_size(open_app: Open, key: str) -> None:
     async with open_app(size=(60, 16)) as pilot:
         await pilot.press("3", key)
         rows = pilot.app.screen.query_one("#help, #found")
@@ -105,13 +112,13 @@ async def test_a_dialog_longer_than_the_screen_scrolls_and_follows_its_size(open
         assert pilot.app.focused is not None
 
 
-def test_a_letter_means_one_thing_on_all_main_screens() -> None:
+def test_letter_has_one_meaning_on_all_main_screens() -> None:
     """The tables of runs, which lie over them, have keys of their own: tests/tui/test_keys_page.py."""
     meanings: dict[str, set[str]] = {}
     for key in (key for key in KEYS if not key.where <= {RUNS, COMPARE}):
         for name in filter(None, key.keys.split(",")):
             meanings.setdefault(name, set()).add(key.action)
-    meanings["w"].discard("warning(1)")  # on the run, as people know it from lnav; Review writes files by it
+    meanings["w"].discard("warning(1)")  # on Run it finds warnings, as in lnav; on Review it writes files
     assert {name: actions for name, actions in meanings.items() if len(actions) > 1} == {}
 
 
@@ -127,7 +134,7 @@ async def test_every_action_of_the_table_exists(open_app: Open) -> None:
             assert not key.name or any(hasattr(place, f"action_{key.name}") for place in places), key.name
 
 
-async def test_every_step_is_reached_by_its_number_by_brackets_and_by_a_click(open_app: Open) -> None:
+async def test_every_step_is_reached_by_number_brackets_and_click(open_app: Open) -> None:
     async with open_app() as pilot:
         for number, step in enumerate(STEPS, 1):
             await pilot.press(str(number))
@@ -140,7 +147,7 @@ async def test_every_step_is_reached_by_its_number_by_brackets_and_by_a_click(op
         assert pilot.app.step.id == "batch"
 
 
-async def test_a_click_on_an_option_sets_it(open_app: Open) -> None:
+async def test_click_on_an_option_sets_it(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3")
         line = next(n for n, row in enumerate(pilot.app.screen.query_one("#form-rows").rows) if "3  + parameters" in row.text)
@@ -155,7 +162,7 @@ async def test_letters_are_text_while_typing_and_function_keys_still_work(open_a
         assert pilot.app.step.id == "zero"
 
 
-async def test_help_is_there_also_while_typing(open_app: Open) -> None:
+async def test_help_works_while_typing(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "enter", "f1")
         help = text_of(pilot, "#help")
@@ -164,7 +171,7 @@ async def test_help_is_there_also_while_typing(open_app: Open) -> None:
         assert "The next step." in text_of(pilot, "#help")
 
 
-async def test_state_is_never_said_by_colour_alone(open_app: Open) -> None:
+async def test_state_is_never_shown_by_colour_alone(open_app: Open) -> None:
     async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
         assert re.search(r"✖ 6 Batch & optimizer", text_of(pilot, "#steps"))
         assert re.search(r"✖ DS\d+", text_of(pilot, "#checks"))
@@ -175,7 +182,7 @@ async def test_every_deepspeed_finding_belongs_to_a_step_that_shows_it() -> None
         assert step_of(path).id in {"zero", "batch", "job", "cluster", "precision"}
 
 
-async def test_every_field_is_found_by_its_own_path(open_app: Open) -> None:
+async def test_every_field_is_found_by_its_path(open_app: Open) -> None:
     async with open_app(gpus=2) as pilot:
         state = store(pilot).state
         for step in STEPS:
@@ -187,7 +194,7 @@ async def test_every_field_is_found_by_its_own_path(open_app: Open) -> None:
                 assert found[1].path == field.path
 
 
-async def test_values_and_findings_with_markup_are_shown_as_they_are(open_app: Open) -> None:
+async def test_values_and_findings_with_markup_are_shown_literally(open_app: Open) -> None:
     async with open_app(PLAN.replace("name: small ", "name: '[red]x[/bar] [@click=app.quit]y' ")) as pilot:
         await pilot.press("2")
         assert "[red]x[/bar] [@click=app.quit]y" in text_of(pilot, "#form-rows").replace("\n  ", " ")
@@ -195,12 +202,12 @@ async def test_values_and_findings_with_markup_are_shown_as_they_are(open_app: O
         assert pilot.app.is_running
 
 
-async def test_lists_have_the_style_of_lists(open_app: Open) -> None:
+async def test_lists_are_styled_as_lists(open_app: Open) -> None:
     async with open_app() as pilot:
         assert pilot.app.screen.query_one("#form-rows").styles.scrollbar_size_vertical == 1
 
 
-async def test_a_resize_draws_and_asks_nobody(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_resize_redraws_without_lookups(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     async with open_app() as pilot:
         put = Latest.put
@@ -208,12 +215,12 @@ async def test_a_resize_draws_and_asks_nobody(open_app: Open, monkeypatch: pytes
         for size in ((80, 24), (160, 50), (50, 10), (120, 40)):
             await pilot.resize_terminal(*size)
             await until(pilot, lambda size=size: pilot.app.plan_screen.title_bar.size.width == size[0])
-        assert asked == [], "no service has anything to do"
+        assert asked == [], "no service has work"
         await pilot.press("3", "down", "enter")
-        assert asked, "of an edit they have"
+        assert asked, "after an edit they have"
 
 
-async def test_only_the_screen_that_is_seen_is_drawn(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_visible_screen_is_drawn(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
     async with open_app() as pilot:
         draw = PlanScreen.draw
@@ -229,7 +236,7 @@ async def test_only_the_screen_that_is_seen_is_drawn(open_app: Open, monkeypatch
         assert drawn
 
 
-async def test_the_mouse_rests_on_a_key_a_step_and_a_field_and_reads_what_it_is(open_app: Open) -> None:
+async def test_mouse_hover_shows_tooltips_of_keys_steps_and_fields(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3")
         form = pilot.app.screen.query_one("#form-rows", RowList)

@@ -1,4 +1,4 @@
-"""Progress bars of several ranks under the log: one row for each, however many ranks draw it, and three at most."""
+"""Progress bars of several ranks below the log: one row per bar, however many ranks draw it, and at most three."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tui.conftest import Open, attach, job_view, screen, until
 BAR = "Epoch 1:  {}%|████▉     | {}/300 [00:12<00:13, 11.90it/s, loss=0.5]"
 
 
-def told(bars: list[str], width: int = 100) -> list[str]:
+def shown_bars(bars: list[str], width: int = 100) -> list[str]:
     views = {rank: RankView("here", state="started", live=bar, live_is_bar=True) for rank, bar in enumerate(bars)}
     return [" ".join(row.text.split()) for row in bar_rows(live_bars(views), width)]
 
@@ -32,12 +32,12 @@ def told(bars: list[str], width: int = 100) -> list[str]:
         (["%|" * 4000, "9" * 4000 + "%|x| 1/2"], ["r0 " + "%|" * 200, "r1 " + "9" * 400]),
     ],
 )
-def test_bars_that_differ_only_in_how_far_they_are_make_one_row(bars: list[str], rows: list[str]) -> None:
-    assert told(bars, width=500) == rows
-    assert all(len(row) <= 60 for row in told(bars, width=60 - len(" +2 more")))
+def test_bars_that_differ_only_in_progress_make_one_row(bars: list[str], rows: list[str]) -> None:
+    assert shown_bars(bars, width=500) == rows
+    assert all(len(row) <= 60 for row in shown_bars(bars, width=60 - len(" +2 more")))
 
 
-async def test_the_bar_of_all_ranks_is_pinned_under_the_log_and_that_of_one_is_in_its_log(open_app: Open, tmp_path: Path) -> None:
+async def test_bar_of_all_ranks_is_pinned_below_the_log_and_a_ranks_bar_is_in_its_log(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 4)
     add_to_index(made.folder)
     assert made.folder.lock() is not None

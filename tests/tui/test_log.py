@@ -1,4 +1,4 @@
-"""The log of a job on the screen: one row for what all ranks said, filters, times, a line whole, many ranks."""
+"""The log of a job in the TUI: folding of equal lines, filters, times, long lines, many ranks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRACE = [
 
 @pytest.fixture
 def job(tmp_path: Path) -> MadeJob:
-    """Eight ranks on two hosts that say the same each second, for two minutes; rank 5 has something of its own to say."""
+    """Return a job of eight ranks on two hosts that print the same lines for two minutes; rank 5 also prints others."""
     made = MadeJob(tmp_path / "job", 8, hosts=2, state="failed")
     for second in range(120):
         for rank in range(8):
@@ -38,7 +38,7 @@ def job(tmp_path: Path) -> MadeJob:
 
 
 async def show_job(pilot: Pilot[int], folder: JobFolder) -> None:
-    """Attach to the job, and wait until its log is there."""
+    """Attach to the job and wait until its log is shown."""
     await attach(pilot, folder)
     await until(pilot, lambda: "lines  following" in screen(pilot))
 
@@ -47,7 +47,7 @@ def clock(second: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(BEGAN + second))
 
 
-async def test_what_all_ranks_said_is_one_row_with_its_time_until_u_unfolds_it(open_app: Open, job: MadeJob) -> None:
+async def test_equal_lines_of_all_ranks_are_one_row_until_u_unfolds_them(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         assert f"{clock(119)}             ×8 step 119 loss 1.5" in screen(pilot)
@@ -60,7 +60,7 @@ async def test_what_all_ranks_said_is_one_row_with_its_time_until_u_unfolds_it(o
         assert f"{clock(119)} worker-1    r7 step 119 loss 1.5" in screen(pilot)
 
 
-async def test_v_shows_warnings_and_errors_then_errors_and_a_all_lines_again(open_app: Open, job: MadeJob) -> None:
+async def test_v_shows_warnings_and_errors_then_errors_and_a_all_lines(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         await pilot.press("v")
@@ -77,7 +77,7 @@ COLOURED = ["\x1b[38;2;200;100;50mINFO\x1b[0m loaded \x1b[38;2;0;200;0mthe shard
 
 
 @pytest.mark.parametrize("mono", [False, True])
-async def test_a_script_keeps_its_colours_unless_they_are_unwanted_and_a_copy_is_plain(
+async def test_script_colours_are_kept_unless_disabled_and_copies_are_plain(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mono: bool
 ) -> None:
     if mono:
@@ -101,7 +101,7 @@ async def test_a_script_keeps_its_colours_unless_they_are_unwanted_and_a_copy_is
         assert "INFO loaded the shard" in screen(pilot)
 
 
-async def test_h_goes_round_the_hosts(open_app: Open, job: MadeJob) -> None:
+async def test_h_cycles_through_the_hosts(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         await pilot.press("h")
@@ -112,7 +112,7 @@ async def test_h_goes_round_the_hosts(open_app: Open, job: MadeJob) -> None:
         await until(pilot, lambda: "Log: all ranks, folded" in screen(pilot))
 
 
-async def test_t_goes_to_a_time_and_another_filter_stays_there(open_app: Open, job: MadeJob) -> None:
+async def test_t_goes_to_a_time_and_other_filters_keep_it(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         await pilot.press("t", *"25:00", "enter")
@@ -127,9 +127,7 @@ async def test_t_goes_to_a_time_and_another_filter_stays_there(open_app: Open, j
         await until(pilot, lambda: view.at is not None and view.lines.line(view.at).text == "step 7 loss 1.5")
 
 
-async def test_errors_of_all_ranks_are_counted_and_enter_shows_one_whole_with_what_its_rank_said_around_it(
-    open_app: Open, job: MadeJob
-) -> None:
+async def test_errors_of_all_ranks_are_counted_and_enter_shows_one_with_context(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         await pilot.press("e")
@@ -148,7 +146,7 @@ async def test_errors_of_all_ranks_are_counted_and_enter_shows_one_whole_with_wh
         await until(pilot, lambda: "errors 2 of 2" in screen(pilot))
 
 
-async def test_what_comes_is_shown_and_a_progress_bar_while_its_rank_is_looked_at(open_app: Open, tmp_path: Path) -> None:
+async def test_new_lines_appear_and_the_progress_bar_of_a_selected_rank(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 2)
     assert add_to_index(made.folder).lock() is not None
     made.say(0, "ready")
@@ -164,7 +162,7 @@ async def test_what_comes_is_shown_and_a_progress_bar_while_its_rank_is_looked_a
         await until(pilot, lambda: "30%|###" in screen(pilot) and "20%" not in screen(pilot))
 
 
-async def test_the_beginning_is_found_by_going_home(open_app: Open, tmp_path: Path) -> None:
+async def test_home_goes_to_the_first_line(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 1, state="succeeded")
     made.say(0, *(f"line {n} {'.' * 100}" for n in range(60_000)))
     async with open_app() as pilot:
@@ -175,7 +173,7 @@ async def test_the_beginning_is_found_by_going_home(open_app: Open, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), [(64, 8), (256, 32), (1024, 128)])
-async def test_many_ranks_are_summed_up_by_host_with_the_worst_first(open_app: Open, tmp_path: Path, ranks: int, hosts: int) -> None:
+async def test_many_ranks_are_summarised_by_host_worst_first(open_app: Open, tmp_path: Path, ranks: int, hosts: int) -> None:
     made = MadeJob(tmp_path / "job", ranks, hosts=hosts, state="failed")
     status = status_json(made.folder)
     status["ranks"][str(ranks - 3)]["exit_code"] = 1
@@ -192,7 +190,7 @@ async def test_many_ranks_are_summed_up_by_host_with_the_worst_first(open_app: O
         assert "more hosts" in shown[-1]
 
 
-async def test_the_name_of_a_host_is_text_and_nothing_else(open_app: Open, tmp_path: Path) -> None:
+async def test_host_name_is_shown_literally(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 2, hosts=2, state="succeeded")
     made.hosts[1] = "[b]x\x1b[2J\x9b31m"
     made.status("succeeded")
@@ -208,7 +206,7 @@ async def test_the_name_of_a_host_is_text_and_nothing_else(open_app: Open, tmp_p
 LONG = "".join(f"{n:03} " + "word " * 40 + f"end{n:03}\n" for n in range(60))
 
 
-async def test_long_lines_are_wrapped_by_l_and_stay_so(open_app: Open, tmp_path: Path) -> None:
+async def test_l_wraps_long_lines_permanently(open_app: Open, tmp_path: Path) -> None:
     folder = ended_run(tmp_path / "job", {0: LONG})
     async with open_app(size=(80, 24)) as pilot:
         view = (await attach(pilot, folder)).log_view
@@ -232,7 +230,7 @@ async def test_long_lines_are_wrapped_by_l_and_stay_so(open_app: Open, tmp_path:
         assert view.wrapping.top - view.lines.first in range(24, 31)
 
 
-async def test_times_before_lines_are_of_the_day_since_the_start_or_none(open_app: Open, job: MadeJob) -> None:
+async def test_times_are_of_day_since_start_or_hidden(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         await until(pilot, lambda: f"{clock(119)}             ×8 step 119" in screen(pilot))
@@ -243,7 +241,7 @@ async def test_times_before_lines_are_of_the_day_since_the_start_or_none(open_ap
         await until(pilot, lambda: re.search(r"│ +×8 step 119", screen(pilot)) and setting("timestamps") == "none")
 
 
-async def test_w_goes_from_warning_to_warning_and_the_scroll_bar_marks_them_and_the_errors(open_app: Open, job: MadeJob) -> None:
+async def test_w_goes_to_the_next_warning_and_the_scrollbar_marks_warnings_and_errors(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         view = job_view(pilot).log_view
@@ -259,7 +257,7 @@ async def test_w_goes_from_warning_to_warning_and_the_scroll_bar_marks_them_and_
         await until(pilot, lambda: "◆│" in screen(pilot))
 
 
-async def test_c_copies_the_line_that_was_gone_to_and_y_every_line_that_is_shown(open_app: Open, job: MadeJob) -> None:
+async def test_c_copies_the_selected_line_and_y_all_shown_lines(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         await pilot.press("e", "c")
@@ -272,7 +270,7 @@ async def test_c_copies_the_line_that_was_gone_to_and_y_every_line_that_is_shown
         assert pilot.app.clipboard == "[W] NCCL watchdog: waiting"
 
 
-async def test_a_line_of_json_is_spread_over_lines_where_it_is_looked_at(open_app: Open, tmp_path: Path) -> None:
+async def test_selected_json_line_is_expanded(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 1, state="succeeded")
     made.say(0, '12:00 INFO {"step": 7, "note": "a\\u202e\\u001b[2J", "by": {"loss": 1.5}}')
     made.update(1)

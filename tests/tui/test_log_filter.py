@@ -1,4 +1,4 @@
-"""The filter of the log: applied while it is typed, said in the frame, cleared, kept and recalled."""
+"""The filter of the log: applied while typing, named in the frame, cleared, kept and recalled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.tui.test_plot import job as ended_run
 
 @pytest.fixture
 def job(tmp_path: Path) -> MadeJob:
-    """Four ranks on two hosts; every tenth second rank 3 warns."""
+    """Return a job of four ranks on two hosts; rank 3 warns every ten seconds."""
     made = MadeJob(tmp_path / "job", 4, hosts=2, state="failed")
     for second in range(60):
         for rank in range(4):
@@ -29,23 +29,21 @@ def job(tmp_path: Path) -> MadeJob:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_a_filter_is_applied_while_it_is_typed_and_escape_shows_every_line_again(
-    open_app: Open, job: MadeJob, size: tuple[int, int]
-) -> None:
+async def test_filter_applies_while_typing_and_escape_shows_all_lines(open_app: Open, job: MadeJob, size: tuple[int, int]) -> None:
     async with open_app(size=size) as pilot:
         await show_job(pilot, job.folder)
         view = job_view(pilot)
         await pilot.press("ampersand", *"eval r1")
         await until(pilot, lambda: "Log: all ranks, folded, filter eval r1" in screen(pilot))
         assert "60 of 120 lines, 60 hidden" in screen(pilot)
-        assert "keep" in screen(pilot) and "show all" in screen(pilot)  # the footer says the keys
+        assert "keep" in screen(pilot) and "show all" in screen(pilot)  # the footer shows the keys
         assert {view.log_view.lines.line(n).rank for n in range(view.log_view.lines.first, view.log_view.lines.end)} == {1}
         await pilot.press("escape")
         await until(pilot, lambda: "filter" not in view.job_log.filter.title() and view.log_view.has_focus)
         assert "486 lines" in screen(pilot)
 
 
-async def test_a_filter_that_was_kept_is_recalled_and_escape_in_the_log_ends_it(open_app: Open, job: MadeJob) -> None:
+async def test_kept_filter_is_recalled_and_escape_in_the_log_ends_it(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         view = job_view(pilot)
@@ -57,7 +55,7 @@ async def test_a_filter_that_was_kept_is_recalled_and_escape_in_the_log_ends_it(
         await until(pilot, lambda: view.job_log.filter.query.text == "level:warn")
 
 
-async def test_what_is_no_filter_is_told_and_changes_nothing(open_app: Open, job: MadeJob) -> None:
+async def test_invalid_filter_is_reported_and_changes_nothing(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         view = job_view(pilot)
@@ -68,7 +66,7 @@ async def test_what_is_no_filter_is_told_and_changes_nothing(open_app: Open, job
         await until(pilot, lambda: "✖ (:" not in screen(pilot))
 
 
-async def test_hosts_times_and_ranks_are_words_of_a_filter(open_app: Open, job: MadeJob) -> None:
+async def test_hosts_times_and_ranks_can_be_filtered(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
         view = job_view(pilot)
@@ -78,7 +76,7 @@ async def test_hosts_times_and_ranks_are_words_of_a_filter(open_app: Open, job: 
         assert {line.rank for line in shown} == {2} and 0 < len(shown) < 20
 
 
-async def test_lines_that_come_later_are_filtered_too(open_app: Open, tmp_path: Path) -> None:
+async def test_later_lines_are_filtered(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 1, state="running")
     made.say(0, "step 1", "eval 1")
     made.update(1)
@@ -94,7 +92,7 @@ async def test_lines_that_come_later_are_filtered_too(open_app: Open, tmp_path: 
 
 
 @pytest.mark.parametrize("query", ["level:warn", "level:error", "!step", "loss level:warn"])
-def test_no_look_at_a_filtered_log_takes_long(tmp_path: Path, query: str) -> None:
+def test_filtered_log_opens_quickly(tmp_path: Path, query: str) -> None:
     text = "".join(f"step {n} loss {n / 7:.4f} a line as training writes it\n" + "[W] odd\n" * (n % 400 == 0) for n in range(6000))
     folder = ended_run(tmp_path / "job", dict.fromkeys(range(4), text))
     rows = Filter(query=parse_line_query(query, 0.0)).open(folder, dict.fromkeys(range(4), "here"))

@@ -1,4 +1,4 @@
-"""What lies around the Plan is looked up beside the screen: seen soon, and never waited for."""
+"""Files, hosts and the disk are looked up in the background: shown soon, and never waited for."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dstui.tui.session import file_lookups
 from tests.tui.conftest import PLAN, Open, store, text_of, until, value
 
 
-async def test_the_hosts_of_a_hostfile_count_as_soon_as_it_was_read(open_app: Open, tmp_path: Path) -> None:
+async def test_hostfile_hosts_count_once_the_file_is_read(open_app: Open, tmp_path: Path) -> None:
     (tmp_path / "hosts.txt").write_text("worker-0 slots=8\nworker-1 slots=8\n")
     async with open_app(PLAN + "cluster: {hostfile: hosts.txt}\n", gpus=8) as pilot:
         await until(pilot, lambda: store(pilot).state.ranks == 16)
 
 
-async def test_a_script_that_is_typed_is_looked_for_and_one_that_changed_is_read_again(open_app: Open, tmp_path: Path) -> None:
+async def test_typed_script_is_looked_up_and_a_changed_one_is_read_again(open_app: Open, tmp_path: Path) -> None:
     def complaints() -> list[str]:
         return [f.message for f in store(pilot).state.findings if f.path.startswith("job")]
 
@@ -34,7 +34,7 @@ async def test_a_script_that_is_typed_is_looked_for_and_one_that_changed_is_read
         await until(pilot, lambda: any("read as accelerate" in said for said in complaints()))
 
 
-async def test_the_review_compares_with_the_disk_and_sees_what_it_has_written(open_app: Open, tmp_path: Path) -> None:
+async def test_review_compares_with_the_disk_and_sees_its_own_writes(open_app: Open, tmp_path: Path) -> None:
     (tmp_path / "ds_config.json").write_text("{}\n")
     async with open_app() as pilot:
         await pilot.press("8")
@@ -43,7 +43,7 @@ async def test_the_review_compares_with_the_disk_and_sees_what_it_has_written(op
         await until(pilot, lambda: "= ds_config.json same" in text_of(pilot, "#review-names"))
 
 
-async def test_a_disk_that_does_not_answer_stops_neither_edits_nor_leaving(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresponsive_disk_blocks_neither_edits_nor_quitting(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answered = Event(), Event()
 
     @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The forecast on the screen: bars that follow every choice, and what does not fit as a finding with a fix."""
+"""The forecast in the TUI: bars that follow every choice, and a finding with a fix if the Plan does not fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.machines import gpus, joined
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
 SEVEN = PLAN.replace("deepspeed:\n", "model: {params: 7.0e9, sequence_length: 2048, activation_checkpointing: true}\ndeepspeed:\n")
-"""A model of 7e9 parameters: at stage 2 on 4 x A100 80GB it fits."""
+"""A model of 7e9 parameters, which fits on 4 x A100 80GB at stage 2."""
 LLAMA = PLAN.replace("deepspeed:\n", "model: {source: llama, sequence_length: 2048, activation_checkpointing: true}\ndeepspeed:\n")
 ROOMY = Host(memory_total=1000 * GIB, memory_available=1000 * GIB, memory_limit=None)
 FOUR = Machine(source="a test", gpus=gpus(4), links=joined(4), host=ROOMY)
@@ -28,7 +28,7 @@ SMALL_LLAMA = {
 }
 
 
-async def test_the_bars_say_what_is_needed_of_what_is_free_and_move_with_a_choice(open_app: Open) -> None:
+async def test_bars_show_needed_and_free_memory_and_follow_choices(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: "GPU" in text_of(pilot, "#memory"))
@@ -40,7 +40,7 @@ async def test_the_bars_say_what_is_needed_of_what_is_free_and_move_with_a_choic
         assert text_of(pilot, "#memory") != before
 
 
-async def test_memory_that_others_use_is_not_free(open_app: Open) -> None:
+async def test_memory_used_by_others_is_not_free(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=2) as pilot:
         busy = Machine(source="a test", gpus=gpus(2, memory_used=60 * GIB), links=joined(2), host=ROOMY)
         store(pilot).machine_probed(busy)
@@ -48,7 +48,7 @@ async def test_memory_that_others_use_is_not_free(open_app: Open) -> None:
         assert "✖ too big" in text_of(pilot, "#memory")
 
 
-async def test_without_a_model_one_line_says_what_to_give_and_where(open_app: Open) -> None:
+async def test_one_line_says_which_model_setting_is_missing(open_app: Open) -> None:
     async with open_app(PLAN, gpus=2) as pilot:
         await until(pilot, lambda: "Set the model" in text_of(pilot, "#memory"))
         assert "step 2" in text_of(pilot, "#memory")
@@ -57,7 +57,7 @@ async def test_without_a_model_one_line_says_what_to_give_and_where(open_app: Op
         await until(pilot, lambda: "GPU" in text_of(pilot, "#memory"))
 
 
-async def test_a_model_on_disk_is_read_beside_the_screen_and_a_broken_one_is_said(open_app: Open, tmp_path: Path) -> None:
+async def test_model_on_disk_is_read_in_the_background_and_errors_are_reported(open_app: Open, tmp_path: Path) -> None:
     (tmp_path / "llama").mkdir()
     config = tmp_path / "llama" / "config.json"
     config.write_text(json.dumps(SMALL_LLAMA))
@@ -68,7 +68,7 @@ async def test_a_model_on_disk_is_read_beside_the_screen_and_a_broken_one_is_sai
         await until(pilot, lambda: "No forecast: " in text_of(pilot, "#memory"))
 
 
-async def test_on_a_small_screen_the_place_that_decides_has_the_one_line(open_app: Open) -> None:
+async def test_small_screen_shows_the_line_of_the_scarcest_memory(open_app: Open) -> None:
     async with open_app(SEVEN.replace("stage: 2", "stage: 0"), gpus=4, size=(80, 24)) as pilot:
         store(pilot).machine_probed(FOUR)
         await pilot.press("3")
@@ -78,7 +78,7 @@ async def test_on_a_small_screen_the_place_that_decides_has_the_one_line(open_ap
         assert "✖ too big" in screen(pilot)
 
 
-async def test_what_does_not_fit_is_a_finding_whose_fix_is_one_key_and_one_step_of_undo(open_app: Open) -> None:
+async def test_misfit_is_a_finding_with_a_fix_by_one_key(open_app: Open) -> None:
     async with open_app(SEVEN.replace("stage: 2", "stage: 0"), gpus=4) as pilot:
         store(pilot).machine_probed(FOUR)
         await until(pilot, lambda: any(f.code == "FC001" for f in store(pilot).state.findings))
@@ -91,7 +91,7 @@ async def test_what_does_not_fit_is_a_finding_whose_fix_is_one_key_and_one_step_
         assert store(pilot).state.plan.text == before
 
 
-async def test_several_models_and_odd_values_leave_the_screen_alive(open_app: Open) -> None:
+async def test_several_models_and_odd_values_do_not_crash(open_app: Open) -> None:
     several = PLAN + "models:\n  actor: {role: train, model: {params: 1.0e9}, deepspeed: {}}\n  judge: {role: inference, deepspeed: {}}\n"
     async with open_app(several, gpus=2) as pilot:
         await until(pilot, lambda: text_of(pilot, "#memory"))
@@ -100,7 +100,7 @@ async def test_several_models_and_odd_values_leave_the_screen_alive(open_app: Op
         await until(pilot, lambda: text_of(pilot, "#memory"))
 
 
-async def test_what_a_run_of_this_model_took_here_stands_beside_the_forecast_and_corrects_it(
+async def test_measured_run_is_shown_beside_the_forecast_and_corrects_it(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

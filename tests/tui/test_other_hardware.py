@@ -1,4 +1,4 @@
-"""`H`: plan for a machine that is not here, by its name."""
+"""`H`: plan for another machine by its name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.tui.conftest import Open, screen, store, until
 from tests.tui.test_memory_bars import FOUR, SEVEN
 
 
-async def test_h_plans_for_named_hardware_and_an_empty_line_comes_back(open_app: Open) -> None:
+async def test_h_plans_for_named_hardware_and_an_empty_line_returns(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4) as pilot:
         store(pilot).machine_probed(FOUR)
         await until(pilot, lambda: store(pilot).state.outlook)

@@ -1,4 +1,4 @@
-"""The Plan in the user's own editor: at the field's line, one step of undo, and never lost where it is no Plan any more."""
+"""The Plan in the user's editor: opened at the field's line, one undo step, and kept if it is no longer a Plan."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.tui.test_reason import job, show_job
         ({"EDITOR": "my-editor"}, ["my-editor", "plan.yaml"]),
     ],
 )
-def test_an_editor_is_told_the_line_as_it_wants_it(chosen: dict[str, str], words: list[str]) -> None:
+def test_editor_gets_the_line_in_its_own_syntax(chosen: dict[str, str], words: list[str]) -> None:
     assert editor_command(chosen, Path("plan.yaml"), 7) == words
 
 
-def test_without_a_choice_a_usual_one_is_taken_and_none_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_common_editor_is_used_without_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: name == "vim")
     assert editor_command({}, Path("plan.yaml"), 1) == ["vim", "+1", "plan.yaml"]
     monkeypatch.setattr(shutil, "which", lambda _: None)
@@ -38,7 +38,7 @@ def test_without_a_choice_a_usual_one_is_taken_and_none_is_none(monkeypatch: pyt
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pilot has no terminal to hand over: the editor runs without."""
+    """Run the editor without handing over a terminal, since a pilot has none."""
 
     @contextmanager
     def suspend(_app: object) -> Iterator[None]:
@@ -48,7 +48,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def editor(folder: Path, script: str) -> str:
-    """An editor that is a line of sed or the like; "$1" is +LINE, "$2" the file."""
+    """Write an editor that is a command such as sed; "$1" is +LINE, "$2" the file."""
     file = folder / "vi"
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(0o755)
@@ -56,7 +56,7 @@ def editor(folder: Path, script: str) -> str:
 
 
 @pytest.mark.usefixtures("terminal")
-async def test_what_the_editor_leaves_is_one_step_of_undo(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_change_by_the_editor_is_one_undo_step(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = f'echo "$1" > {tmp_path}/line; sed -i "s/stage: 2/stage: 3/; s/^name: small/name: other/" "$2"'
     monkeypatch.setenv("VISUAL", editor(tmp_path, script))
     async with open_app() as pilot:
@@ -79,7 +79,7 @@ async def test_what_the_editor_leaves_is_one_step_of_undo(open_app: Open, tmp_pa
         ("true", "Nothing was changed"),
     ],
 )
-async def test_what_is_no_plan_changes_nothing_and_is_kept(
+async def test_invalid_plan_changes_nothing_and_is_kept(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -94,7 +94,7 @@ async def test_what_is_no_plan_changes_nothing_and_is_kept(
         assert not kept.exists() or (kept.read_text() == before + "stage: [\n" and oct(kept.stat().st_mode)[-3:] == "600")
 
 
-async def test_without_a_terminal_it_is_said(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_terminal_is_reported(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "vi")
     async with open_app() as pilot:
         await pilot.press("V")
@@ -102,7 +102,7 @@ async def test_without_a_terminal_it_is_said(open_app: Open, monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("terminal")
-async def test_the_script_is_opened_at_the_line_that_failed_and_a_strangers_file_after_a_question(
+async def test_script_opens_at_the_failed_line_and_a_foreign_file_after_a_question(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISUAL", editor(tmp_path, f'echo "$@" > {tmp_path}/opened'))

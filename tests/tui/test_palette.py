@@ -1,4 +1,4 @@
-"""The palette, opened and typed into: every action by its name, done once; the way out asks as its key does."""
+"""The command palette: offers every action by name and runs it once; quitting asks as its key does."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.keys import ANYWHERE, KEYS
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.plot.plot_screen import Plot
-from dstui.tui.session.recent import recent_plans
+from dstui.tui.session.drafts import recent_plans
 from dstui.tui.session.settings import setting
 from tests.monkey import Keys
 from tests.owned import add_to_index
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
-from tests.tui.hands import give
+from tests.tui.hands import send
 from tests.tui.test_reason import job, show_job
 
 LETTERS = {" ": "space", "(": "left_parenthesis", ")": "right_parenthesis", "[": "left_square_bracket", "]": "right_square_bracket"}
 
 
 async def opened(pilot: Pilot[int]) -> CommandList:
-    """The palette's list, with what it offers before anything is typed."""
+    """Open the palette and return its list before anything is typed."""
     await pilot.press("ctrl+p")
     await until(pilot, lambda: isinstance(pilot.app.screen, Palette) and pilot.app.screen.query_one(CommandList).option_count)
     return pilot.app.screen.query_one(CommandList)
 
 
 async def choose(pilot: Pilot[int], name: str) -> None:
-    """Open the palette, type a name, and take the best match."""
+    """Open the palette, type a name and choose the best match."""
     await pilot.press("ctrl+p")
     await until(pilot, lambda: isinstance(pilot.app.screen, Palette) and pilot.app.screen.query(CommandList))
     found = pilot.app.screen.query_one(CommandList)
@@ -48,7 +48,7 @@ async def choose(pilot: Pilot[int], name: str) -> None:
     await pilot.pause()
 
 
-async def test_every_action_and_every_step_is_offered_whatever_is_on_the_screen(open_app: Open, tmp_path: Path) -> None:
+async def test_every_action_and_step_is_offered_on_every_screen(open_app: Open, tmp_path: Path) -> None:
     wanted = {f"Go to {n}: {step.title}" for n, step in enumerate(STEPS, 1)} | {"Theme", "Screenshot"}
     async with open_app() as pilot:
         for step in ("3", "8", "9"):
@@ -64,8 +64,8 @@ async def test_every_action_and_every_step_is_offered_whatever_is_on_the_screen(
             await pilot.press("escape")
 
 
-async def test_a_job_that_starts_while_the_palette_comes_is_shown_once_it_is_there(open_app: Open) -> None:
-    """The palette looks for the screen under it when it is mounted, and another mode has none there."""
+async def test_job_that_starts_while_the_palette_opens_is_shown(open_app: Open) -> None:
+    """The palette looks for the screen below it when it is mounted, and another mode has none."""
     async with open_app() as pilot:
         app = pilot.app
         assert isinstance(app, DstuiApp)
@@ -74,7 +74,7 @@ async def test_a_job_that_starts_while_the_palette_comes_is_shown_once_it_is_the
         await until(pilot, lambda: app.step is STEPS[-1])
 
 
-async def test_a_click_on_what_has_just_gone_from_the_list_does_nothing(open_app: Open) -> None:
+async def test_click_on_a_vanished_entry_does_nothing(open_app: Open) -> None:
     async with open_app() as pilot:
         found = await opened(pilot)
         gone = Style(meta={"option": found.option_count + 3})
@@ -84,7 +84,7 @@ async def test_a_click_on_what_has_just_gone_from_the_list_does_nothing(open_app
         assert pilot.app.is_running and isinstance(pilot.app.screen, Palette)
 
 
-async def test_typed_names_act_as_their_keys_do(open_app: Open, tmp_path: Path) -> None:
+async def test_typed_names_act_like_their_keys(open_app: Open, tmp_path: Path) -> None:
     async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
         await choose(pilot, "Fix")
         assert store(pilot).can_undo
@@ -94,7 +94,7 @@ async def test_typed_names_act_as_their_keys_do(open_app: Open, tmp_path: Path) 
         await choose(pilot, "Save")
         assert (tmp_path / "plan.yaml").read_text() == store(pilot).state.plan.text != PLAN + "  train_batch_size: 13\n"
         await choose(pilot, "Write files")
-        assert pilot.app.step.id == "review", "what it acts on is seen before"
+        assert pilot.app.step.id == "review", "its target is visible first"
         await choose(pilot, "Write files")
         await until(pilot, lambda: "Folder for ds_config.json" in screen(pilot))
         await pilot.press("escape")
@@ -102,10 +102,10 @@ async def test_typed_names_act_as_their_keys_do(open_app: Open, tmp_path: Path) 
         assert pilot.app.step.id == "batch"
 
 
-async def test_of_a_job_too(open_app: Open, tmp_path: Path) -> None:
+async def test_typed_names_of_a_job_act_like_their_keys(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await choose(pilot, "Stop")
-        assert pilot.app.step.id == "run", "no job is open yet: the list of them is where to begin"
+        assert pilot.app.step.id == "run", "no job is open yet: it opens the list"
         await show_job(pilot, job(tmp_path / "job"))
         await choose(pilot, "Stop")
         await until(pilot, lambda: "is not available now" in screen(pilot))
@@ -120,7 +120,7 @@ async def test_of_a_job_too(open_app: Open, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["Quit", "ctrl+q"])
-async def test_the_way_out_asks_where_edits_would_be_lost(open_app: Open, how: str) -> None:
+async def test_quitting_asks_if_edits_would_be_lost(open_app: Open, how: str) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
         if how == "Quit":
@@ -132,24 +132,24 @@ async def test_the_way_out_asks_where_edits_would_be_lost(open_app: Open, how: s
         assert not pilot.app._exit
 
 
-async def test_pages_are_turned_before_anything_is_laid_out_and_enter_twice_acts_once(open_app: Open) -> None:
+async def test_paging_before_layout_works_and_double_enter_acts_once(open_app: Open) -> None:
     async with open_app(PLAN + "  train_batch_size: 13\n  gradient_clipping: -1\n") as pilot:
         for _ in range(5):
-            await give(pilot, [Keys(("ctrl+p", "pagedown", "pagedown", "pageup", "down"))])
+            await send(pilot, [Keys(("ctrl+p", "pagedown", "pagedown", "pageup", "down"))])
             await until(pilot, lambda: isinstance(pilot.app.screen, Palette))
-            await give(pilot, [Keys(("pagedown", "x", "backspace", "pagedown", "escape", "escape"))])
+            await send(pilot, [Keys(("pagedown", "x", "backspace", "pagedown", "escape", "escape"))])
             await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
         found, before = await opened(pilot), store(pilot).state.plan.text
         pilot.app.screen.query_one("CommandInput").value = "Fix"
         await until(pilot, lambda: found.option_count and str(found.get_option_at_index(0).hit.text).startswith("Fix"))
-        await give(pilot, [Keys(("enter", "enter", "enter"))])
+        await send(pilot, [Keys(("enter", "enter", "enter"))])
         await until(pilot, lambda: store(pilot).state.plan.text != before)
         await pilot.pause()
         store(pilot).undo()
-        assert store(pilot).state.plan.text == before, "one step of undo: it was done once"
+        assert store(pilot).state.plan.text == before, "one undo step: it was done once"
 
 
-async def test_a_screenshot_is_written_beside_earlier_ones_and_its_place_is_said(open_app: Open, tmp_path: Path) -> None:
+async def test_screenshot_is_written_beside_earlier_ones_and_its_path_is_shown(open_app: Open, tmp_path: Path) -> None:
     (tmp_path / "dstui-screenshot.svg").write_text("an earlier one")
     async with open_app() as pilot:
         await choose(pilot, "Screenshot")
@@ -160,14 +160,14 @@ async def test_a_screenshot_is_written_beside_earlier_ones_and_its_place_is_said
     assert (tmp_path / "dstui-screenshot.svg").read_text() == "an earlier one"
 
 
-async def test_the_lines_of_the_script_are_found_by_the_word_code(open_app: Open) -> None:
+async def test_script_code_is_found_by_the_word_code(open_app: Open) -> None:
     async with open_app() as pilot:
         await choose(pilot, "Code: the lines that the script needs")
         await until(pilot, lambda: "deepspeed" in text_of(pilot, "#review-content"))
         assert pilot.app.screen.query_one("#review-names", RowList).cursor == LINES
 
 
-async def test_what_cannot_act_now_stays_and_says_why(open_app: Open) -> None:
+async def test_unavailable_action_stays_and_says_why(open_app: Open) -> None:
     async with open_app() as pilot:
         found = await opened(pilot)
         hits = {str(option.hit.text): option.hit for option in found.options}
@@ -175,7 +175,7 @@ async def test_what_cannot_act_now_stays_and_says_why(open_app: Open) -> None:
         assert hits["Undo (z)"].display.spans and not hits["Save (F2)"].display.spans, "it is dim"
 
 
-async def test_a_setting_shows_its_value_and_is_changed(open_app: Open) -> None:
+async def test_setting_shows_its_value_and_can_be_changed(open_app: Open) -> None:
     async with open_app() as pilot:
         await choose(pilot, "Setting: wrap (off)")
         await until(pilot, lambda: setting("wrap") is True)
@@ -187,7 +187,7 @@ async def test_a_setting_shows_its_value_and_is_changed(open_app: Open) -> None:
         await until(pilot, lambda: setting("theme") == "dstui-high-contrast" and pilot.app.theme == "dstui-high-contrast")
 
 
-async def test_a_finding_a_recent_plan_a_run_and_any_file_are_gone_to_by_name(
+async def test_findings_recent_plans_runs_and_files_are_found_by_name(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

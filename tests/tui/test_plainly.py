@@ -1,4 +1,4 @@
-"""When the screen is drawn in ASCII alone."""
+"""When the TUI draws in ASCII only."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from dstui.tui.kit.drawing import LIKE, _likeness, wants_ascii
         ({"LANG": "en_US.UTF-8", "DSTUI_ASCII": "1"}, True),
     ],
 )
-def test_the_locale_the_terminal_and_the_user_decide(environment: dict[str, str], ascii_only: bool) -> None:
+def test_locale_terminal_and_user_decide_about_ascii(environment: dict[str, str], ascii_only: bool) -> None:
     assert wants_ascii(environment) is ascii_only
 
 
-def test_what_stands_for_a_glyph_is_ascii_and_as_wide() -> None:
+def test_replacement_of_a_glyph_is_ascii_and_of_equal_width() -> None:
     assert all(LIKE[chr(0x2800 + dots)] == plain for dots, plain in {0: " ", 0x09: "'", 0xC0: ".", 0x06: "-", 0x47: "|"}.items())
     assert all(plain.isascii() and cell_len(plain) == cell_len(glyph) == 1 for glyph, plain in LIKE.items())
 
 
-def test_a_picture_of_dots_is_no_row_of_question_marks() -> None:
+def test_braille_picture_does_not_become_question_marks() -> None:
     curve = "".join(chr(0x2800 + dots) for dots in range(256))
     codecs.register_error("dstui.likeness.test", _likeness)
     assert b"?" not in f"┤{curve}●✖•".encode("ascii", "dstui.likeness.test")

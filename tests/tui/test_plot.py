@@ -1,4 +1,4 @@
-"""The metrics over the steps: what a plot shows, and the keys that change it."""
+"""Metrics over steps: what a plot shows, and the keys that change it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CELLS = (60, 20)
 
 
 def job(path: Path, logs: dict[int, str], state: str = "succeeded", **attempts: str) -> JobFolder:
-    """A job as its supervisor leaves it; `attempt_2="…"` is the log of rank 0 in that attempt."""
+    """Write a job as its supervisor leaves it; `attempt_2="…"` is the log of rank 0 in that attempt."""
     folder = JobFolder(path)
     folder.prepare(1)
     for rank, text in logs.items():
@@ -60,45 +60,45 @@ def test_one_rank_is_a_line_and_several_are_a_mean_between_two_faint_ones(tmp_pa
     assert shown.lines == [PlotLine([1, 2], [1, 2], "faint"), PlotLine([1, 2], [10, 20], "faint"), PlotLine([1, 2], [5.5, 11], "main")]
 
 
-def test_every_rank_has_a_line_with_its_name(tmp_path: Path) -> None:
+def test_every_rank_has_a_named_line(tmp_path: Path) -> None:
     shown = drawn(job(tmp_path / "job", {0: steps(2), 1: steps(2), 9: steps(2)}), View(each=True))
     assert [(line.label, line.style) for line in shown.lines] == [("r0", "rank 0"), ("r1", "rank 1"), ("r9", "rank 1")]
 
 
-def test_a_smoothed_line_is_drawn_over_what_it_was(tmp_path: Path) -> None:
+def test_smoothed_line_is_drawn_over_the_raw_one(tmp_path: Path) -> None:
     shown = drawn(job(tmp_path / "job", {0: "step 1 loss 0\nstep 2 loss 1\n"}), View(weight=0.6))
     assert styles(shown) == ["faint", "main"]
     assert shown.lines[1].ys == pytest.approx([0, 0.4 / 0.64])
 
 
-def test_a_logarithm_leaves_out_what_it_has_no_place_for_and_says_so(tmp_path: Path) -> None:
+def test_logarithmic_scale_omits_values_and_says_so(tmp_path: Path) -> None:
     shown = drawn(job(tmp_path / "job", {0: "step 1 loss 100\nstep 2 loss 0\nstep 3 loss 0.1\n"}), View(log=True))
     assert shown.lines[0].ys == pytest.approx([2, -1]) and shown.left_out == 1
     assert [text.strip() for text in shown.y.texts] == ["0.1", "1", "10", "100"]
 
 
-def test_evaluation_stands_beside_the_loss_at_the_trainings_step(tmp_path: Path) -> None:
+def test_evaluation_is_drawn_at_the_trainers_step(tmp_path: Path) -> None:
     shown = drawn(job(tmp_path / "job", {0: steps(4) + "eval_loss: 7\n"}))
     assert shown.lines[-1] == PlotLine([4], [7], "beside", "eval")
 
 
-def test_attempts_are_marked_where_they_begin_and_the_last_is_the_main_one(tmp_path: Path) -> None:
+def test_attempts_are_marked_at_their_start_and_the_last_is_the_main_one(tmp_path: Path) -> None:
     shown = drawn(job(tmp_path / "job", {0: steps(4)}, attempt_2="step 3 loss 5\nstep 4 loss 6\n", attempt_3="step 5 loss 9\n"))
     assert (styles(shown), shown.attempts) == (["faint", "faint", "main"], {3: 5, 2: 3})
 
 
-def test_what_is_no_number_is_marked_and_said(tmp_path: Path) -> None:
+def test_nan_is_marked_and_reported(tmp_path: Path) -> None:
     shown = drawn(job(tmp_path / "job", {0: "step 1 loss 1\nstep 2 loss nan\nstep 3 loss inf\nstep 9 loss nan\n"}))
     assert [(mark.x, mark.top) for mark in shown.marks] == [(2, False), (3, True), (9, False)]
     assert shown.faults == "NaN at step 2 and 2 more" and shown.x.high == 9
 
 
-def test_another_run_lies_beside(tmp_path: Path) -> None:
+def test_another_run_is_drawn_beside(tmp_path: Path) -> None:
     shown = drawn(job(tmp_path / "job", {0: steps(2)}), other=job(tmp_path / "other", {0: steps(3)}))
     assert [(line.style, line.xs) for line in shown.lines] == [("main", [1, 2]), ("other", [1, 2, 3])]
 
 
-def test_nothing_to_draw_is_an_empty_picture(tmp_path: Path) -> None:
+def test_no_data_gives_an_empty_picture(tmp_path: Path) -> None:
     assert drawn(job(tmp_path / "job", {0: "hello\n"})).lines == []
 
 
@@ -109,7 +109,7 @@ def test_axes_have_round_numbers() -> None:
     assert decades(-4.2, -0.5, 5) == [-4, -3, -2, -1]
 
 
-# On the screen
+# In the TUI
 
 
 async def open_plot(pilot: Pilot[int], folder: JobFolder) -> None:
@@ -119,13 +119,13 @@ async def open_plot(pilot: Pilot[int], folder: JobFolder) -> None:
 
 
 def box(pilot: Pilot[int]) -> str:
-    """What the frame of the plot says."""
+    """Return the text of the plot's frame."""
     frame = pilot.app.screen.query_one("#plot-box")
     return f"{frame.border_title} | {frame.border_subtitle}"
 
 
 def metrics(pilot: Pilot[int]) -> list[str]:
-    """The list of metrics with their newest values."""
+    """Return the list of metrics with their latest values."""
     return [" ".join(line.split()) for line in text_of(pilot, "#metrics").splitlines()]
 
 
@@ -141,7 +141,7 @@ async def test_m_opens_the_plot_of_the_loss_and_closes_it(open_app: Open, tmp_pa
         await until(pilot, lambda: "Log: all ranks" in screen(pilot))
 
 
-async def test_the_keys_change_the_plot(open_app: Open, tmp_path: Path) -> None:
+async def test_keys_change_the_plot(open_app: Open, tmp_path: Path) -> None:
     text = "".join(f"step {n} loss {n} lr 0.1\n" for n in range(1, 9))
     async with open_app(size=(80, 24)) as pilot:
         await open_plot(pilot, job(tmp_path / "job", {0: text, 1: text}))
@@ -157,7 +157,7 @@ async def test_the_keys_change_the_plot(open_app: Open, tmp_path: Path) -> None:
 
 
 async def test_two_moves_at_once_end_at_the_second(open_app: Open, tmp_path: Path) -> None:
-    """Each move draws the plot anew; that moves nothing back."""
+    """Each move redraws the plot, which moves nothing back."""
     async with open_app() as pilot:
         lines = "".join(f"step {n} loss {n} lr 0.{n} grad_norm {n}\n" for n in range(1, 9))
         await attach(pilot, job(tmp_path / "job", {0: lines}))
@@ -177,7 +177,7 @@ async def test_two_moves_at_once_end_at_the_second(open_app: Open, tmp_path: Pat
 
 
 @pytest.mark.parametrize("theme", ["ansi-dark", "dstui-light", "dstui"])
-async def test_it_is_drawn_in_every_kind_of_theme_and_without_colours(
+async def test_plot_is_drawn_in_every_theme_and_without_colours(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theme: str
 ) -> None:
     if theme == "dstui":
@@ -188,10 +188,10 @@ async def test_it_is_drawn_in_every_kind_of_theme_and_without_colours(
         await until(pilot, lambda: "attempt 2" in screen(pilot) and "●" in screen(pilot) and "eval" in screen(pilot))
         assert pilot.app.no_color is (theme == "dstui")
         grounds = {Style.parse(str(span.style)).bgcolor for span in pilot.app.screen.query_one(Canvas).render().spans}
-        assert all(ground is None or ground.is_default for ground in grounds), "a label has the ground of the plot"
+        assert all(ground is None or ground.is_default for ground in grounds), "a label has the background of the plot"
 
 
-async def test_it_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> None:
+async def test_plot_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> None:
     folder = job(tmp_path / "job", {0: steps(5)}, state="running")
     lock = add_to_index(folder).lock()
     assert lock is not None
@@ -203,8 +203,8 @@ async def test_it_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> No
         await until(pilot, lambda: "loss 77" in metrics(pilot))
 
 
-async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # where no other test's runs are
+async def test_another_run_is_picked_from_the_list_and_removed(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # without the runs of other tests
     job(tmp_path / "dstui_runs/before", {0: steps(20)})
     add_to_index(job(tmp_path / "elsewhere/dstui_runs/theirs", {0: steps(20)}))
     async with open_app() as pilot:
@@ -212,7 +212,7 @@ async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open
         await pilot.press("o")
         await until(pilot, lambda: "Add another run to the plot" in screen(pilot) and "before" in screen(pilot))
         listed = [line for line in text_of(pilot, "#other-runs").splitlines() if line.strip()]
-        assert "before" in listed[0] and "elsewhere" not in listed[0], "those of this project first"
+        assert "before" in listed[0] and "elsewhere" not in listed[0], "runs of this project come first"
         assert "theirs" in listed[1] and str(tmp_path / "elsewhere")[-20:] in listed[1]
         while "▸ before" not in screen(pilot):
             await pilot.press("down")
@@ -222,23 +222,23 @@ async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open
         await until(pilot, lambda: "beside" not in box(pilot))
 
 
-def test_nothing_that_starts_imports_the_plot() -> None:
+def test_startup_does_not_import_the_plot() -> None:
     code = "import sys, dstui.cli, dstui.headless, dstui.tui.app, dstui.tui.run.job_view, dstui.tui.commands\n"
     code += "print([name for name in sys.modules if 'plotext' in name or name.startswith('dstui.tui.plot.canvas')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
-async def test_numbers_of_ones_own_are_typed_in_the_form_and_a_bad_pattern_is_refused_there(open_app: Open) -> None:
+async def test_custom_metrics_are_edited_in_the_form_and_a_bad_pattern_is_refused(open_app: Open) -> None:
     async with open_app() as pilot:
         pilot.app.plan_screen.jump(PathChosen("run.metrics"))
         await pilot.press("enter", *"reward: r[=: ]+([0-9]+), kl: kl (\\S+)", "enter")
         await until(pilot, lambda: value(pilot, "run.metrics") == {"reward": "r[=: ]+([0-9]+)", "kl": "kl (\\S+)"})
-        await pilot.press("enter", "end", "backspace")  # the last group has no end now
+        await pilot.press("enter", "end", "backspace")  # the last group is no longer closed
         await until(pilot, lambda: "not a regular expression" in screen(pilot))
         assert value(pilot, "run.metrics.kl") != "kl (\\S+"
 
 
-async def test_q_leaves_from_the_plot_too(open_app: Open, tmp_path: Path) -> None:
+async def test_q_quits_from_the_plot(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await open_plot(pilot, job(tmp_path / "job", {0: steps(3)}))
         await pilot.press("q")

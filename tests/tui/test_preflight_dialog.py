@@ -1,4 +1,4 @@
-"""Before a launch on other hosts: they are looked at, what is wrong is said host by host, and nothing starts without a yes."""
+"""The preflight before a launch on other hosts: problems are listed by host, and nothing starts without a yes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HANGS = "#!/bin/sh\nexec sleep 20\n"
 
 
 def ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Another ssh, first on the PATH."""
+    """Put another ssh first on the PATH."""
     program = folder / "bin/ssh"
     program.parent.mkdir()
     program.write_text(text)
@@ -23,7 +23,7 @@ def ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
 
 
-async def test_hosts_that_refuse_are_named_with_what_to_do_and_nothing_is_started(
+async def test_refusing_hosts_are_named_with_advice_and_nothing_starts(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ssh(tmp_path, monkeypatch, REFUSES)
@@ -40,7 +40,7 @@ async def test_hosts_that_refuse_are_named_with_what_to_do_and_nothing_is_starte
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_hosts_that_do_not_answer_are_named_while_they_are_waited_for_and_escape_leaves(
+async def test_unresponsive_hosts_are_named_while_waiting_and_escape_leaves(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
     ssh(tmp_path, monkeypatch, HANGS)
@@ -52,7 +52,7 @@ async def test_hosts_that_do_not_answer_are_named_while_they_are_waited_for_and_
         assert not (tmp_path / "dstui_runs").exists()
 
 
-async def test_a_job_of_this_machine_is_started_without_a_look_at_hosts(open_app: Open) -> None:
+async def test_local_job_starts_without_preflight(open_app: Open) -> None:
     async with open_app() as pilot:
         assert remote_hosts(store(pilot).state.launch_target()) == ()
     async with open_app(FAR) as pilot:

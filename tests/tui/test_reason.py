@@ -1,4 +1,4 @@
-"""Why a job ended, on the screen: the pane, the whole diagnosis, its lines in the log, the fix and the next launch, stacks, a report."""
+"""The diagnosis in the TUI: the pane, the details, its lines in the log, the fix and the next launch, stacks, a bundle."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from dstui.diagnosis.signatures import BY_ID
 from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.stacks import find_program
@@ -28,7 +29,7 @@ CLOSED = "Traceback (most recent call last):\nRuntimeError: [gloo/transport/tcp/
 def job(
     path: Path, *, plan: str = PLAN, base: Path | None = None, state: str = "failed", logs: tuple[str, str] = (CLOSED, OOM)
 ) -> JobFolder:
-    """A job of two ranks that have ended, as its supervisor leaves it."""
+    """Write an ended job of two ranks as its supervisor leaves it."""
     folder = JobFolder(path)
     folder.prepare(1)
     (path / "plan.yaml").write_text(plan)
@@ -45,33 +46,34 @@ def job(
 
 
 async def show_job(pilot: Pilot[int], folder: JobFolder) -> DiagnosisPane:
-    """Attach to the job, and wait for the reason."""
+    """Attach to the job and wait for the diagnosis."""
     await attach(pilot, folder)
     why = pilot.app.screen.query_one(DiagnosisPane)
     await until(pilot, lambda: why.diagnosis is not None and why.display)
     return why
 
 
-async def test_the_reason_is_there_when_the_last_rank_has_ended_and_before_the_job_has(open_app: Open, tmp_path: Path) -> None:
+async def test_reason_appears_when_the_last_rank_has_ended(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job(tmp_path / "job", state="running"))
         assert text_of(pilot, "#why").startswith("✖ rank 1 on here: A GPU ran out of memory")
         assert "OOM-GPU, sure" in screen(pilot)
 
 
-async def test_d_shows_the_whole_diagnosis_and_enter_on_a_line_goes_there_in_the_log(open_app: Open, tmp_path: Path) -> None:
+async def test_d_shows_the_diagnosis_and_enter_on_a_line_goes_to_the_log(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job(tmp_path / "job"))
         await pilot.press("d")
         await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer))
         whole = text_of(pilot, "#reading")
-        assert "Recompute activations" in whole and "nvidia-smi, who else is on the GPU" in whole
+        assert BY_ID["OOM-GPU"].confirm in " ".join(whole.split())
+        assert all(remedy.text in " ".join(whole.split()) for remedy in BY_ID["OOM-GPU"].all_remedies())
         await pilot.press("enter")
         await until(pilot, lambda: "Log: rank 1" in screen(pilot) and "torch.OutOfMemoryError" in screen(pilot))
-        await pilot.press("d", "q", "q")  # the second key comes while the dialog closes: it may leave, but breaks nothing
+        await pilot.press("d", "q", "q")  # the second key arrives while the dialog closes: it may quit, but must not crash
 
 
-async def test_two_independent_causes_are_both_named(open_app: Open, tmp_path: Path) -> None:
+async def test_two_independent_causes_are_named(open_app: Open, tmp_path: Path) -> None:
     other = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 3, in <module>\nValueError: a bad shard\n'
     async with open_app() as pilot:
         await show_job(pilot, job(tmp_path / "job", logs=(other, OOM)))
@@ -79,21 +81,19 @@ async def test_two_independent_causes_are_both_named(open_app: Open, tmp_path: P
         assert "A GPU ran out of memory" in shown and "independently of it, USER-PY" in shown
 
 
-async def test_the_fix_changes_the_open_plan_and_l_launches_from_there(open_app: Open, tmp_path: Path) -> None:
+async def test_fix_changes_the_open_plan_and_l_launches_it(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job(tmp_path / "job"))
         await pilot.press("x")
         await until(pilot, lambda: value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 2)
-        assert store(pilot).path == tmp_path / "plan.yaml", "the document that is open is the job's own"
+        assert store(pilot).path == tmp_path / "plan.yaml", "the open document is the job's"
         await until(pilot, lambda: "What will be written" in screen(pilot))
         assert pilot.app.check_action("launch", ())
         await pilot.press("z")
         assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4
 
 
-async def test_what_has_changed_since_the_last_run_is_told_before_the_launch(
-    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_changes_since_the_last_run_are_shown_before_launch(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "dstui_runs").mkdir()
     folder = job(tmp_path / "dstui_runs" / "small-1", base=tmp_path)
@@ -104,7 +104,7 @@ async def test_what_has_changed_since_the_last_run_is_told_before_the_launch(
         assert "train_micro_batch_size_per_gpu: 4" in text_of(pilot, "#review-verdict")
 
 
-async def test_the_fix_of_another_plans_job_opens_that_plan_and_loses_no_edit(open_app: Open, tmp_path: Path) -> None:
+async def test_fix_of_another_plans_job_opens_that_plan_and_loses_no_edit(open_app: Open, tmp_path: Path) -> None:
     other = PLAN.replace("name: small ", "name: other ").replace("gpu: 4", "gpu: 8")
     folder = job(tmp_path / "job", plan=other)
     async with open_app() as pilot:
@@ -120,7 +120,7 @@ async def test_the_fix_of_another_plans_job_opens_that_plan_and_loses_no_edit(op
         assert store(pilot).path is None and (tmp_path / "plan.yaml").read_text() == PLAN
 
 
-async def test_b_writes_a_report_and_never_over_another(open_app: Open, tmp_path: Path) -> None:
+async def test_b_writes_a_bundle_and_never_overwrites(open_app: Open, tmp_path: Path) -> None:
     folder = job(tmp_path / "job")
     async with open_app() as pilot:
         await show_job(pilot, folder)
@@ -131,7 +131,7 @@ async def test_b_writes_a_report_and_never_over_another(open_app: Open, tmp_path
             assert "job/diagnosis.json" in zipfile.ZipFile(tmp_path / name).namelist()
 
 
-async def test_a_stop_is_told_as_a_stop_and_a_success_needs_no_reason(open_app: Open, tmp_path: Path) -> None:
+async def test_stop_is_reported_as_a_stop_and_success_needs_no_reason(open_app: Open, tmp_path: Path) -> None:
     stopped = job(tmp_path / "stopped", state="stopped", logs=("step 2\n", "step 2\n"))
     stopped.stop_file.write_text(json.dumps({"exit_code": 143, "by": 4711, "command": "dstui stop job"}))
     os.utime(stopped.stop_file, (1767225600, 1767225600))
@@ -139,7 +139,7 @@ async def test_a_stop_is_told_as_a_stop_and_a_success_needs_no_reason(open_app: 
         await show_job(pilot, stopped)
         assert text_of(pilot, "#why").startswith("■ Somebody stopped the run")
         assert "dstui stop job" in text_of(pilot, "#why")
-        for state in ("running", "succeeded"):  # its ranks have ended, and then its launcher too
+        for state in ("running", "succeeded"):  # first its ranks have ended, then its launcher
             well = job(tmp_path / state, state=state, logs=("step 2\n", "step 2\n"))
             for rank in (0, 1):
                 well.record(rank).write_text(json.dumps({"rank": rank, "host": "here", "pid": 1, "ended": 1767225610.0, "exit_code": 0}))
@@ -151,7 +151,7 @@ async def test_a_stop_is_told_as_a_stop_and_a_success_needs_no_reason(open_app: 
 
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[JobFolder]:
-    """Two real ranks, of which rank 1 has told a step less."""
+    """Start two real ranks of which rank 1 is a step behind."""
     folder = Lab(tmp_path).start(
         "0:say step 4 loss 1.0", "1:say step 3 loss 1.0", "0:hang", f"1:wait {tmp_path / 'never'}", run="silence: 1"
     )
@@ -161,14 +161,15 @@ def hanging(tmp_path: Path) -> Iterator[JobFolder]:
 
 
 @pytest.mark.skipif(find_program() is None, reason="py-spy is not installed")
-async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_where_each_rank_is(open_app: Open, hanging: JobFolder) -> None:
+async def test_hanging_job_names_the_missing_rank_and_p_shows_stacks(open_app: Open, hanging: JobFolder) -> None:
     async with open_app() as pilot:
         await pilot.press("9")
         await until(pilot, lambda: pilot.app.run_screen.is_mounted)
         job_view(pilot).attach(hanging, 0.5)
         await until(pilot, lambda: "1 of 2 ranks have waited" in text_of(pilot, "#why"), 60)
-        assert "rank 1: it has not reached it" in text_of(pilot, "#why").replace("\n", " ").replace("    ", " ")
-        await until(pilot, lambda: "rank 0: in <lambda> (behave.py:" in text_of(pilot, "#why"), 60)  # its supervisor has looked by itself
+        _, _, missing = " ".join(text_of(pilot, "#why").split()).partition("; ")
+        assert missing.startswith("rank 1: "), "the rank's hook may have told its phase already"
+        await until(pilot, lambda: "rank 0: in <lambda> (behave.py:" in text_of(pilot, "#why"), 60)  # its supervisor asked unprompted
         await pilot.press("p")
         await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer), 60)
         assert "rank 1: in wait (behave.py:" in text_of(pilot, "#reading")
@@ -191,18 +192,16 @@ async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_whe
         (("0:hang", "1:fail ValueError no answer"), "USER-PY", "ValueError: no answer"),
     ],
 )
-async def test_live_a_fault_is_named_with_its_rank_by_itself(
-    open_app: Open, tmp_path: Path, behaviour: tuple[str, ...], cause: str, said: str
-) -> None:
+async def test_real_fault_is_named_with_its_rank(open_app: Open, tmp_path: Path, behaviour: tuple[str, ...], cause: str, said: str) -> None:
     with kills_by_the_kernel(wanted=False):
         folder = Lab(tmp_path).start(*behaviour)
         try:
-            await its_reason(open_app, folder, cause, said)
+            await check_reason(open_app, folder, cause, said)
         finally:
             stop(folder)
 
 
-async def its_reason(open_app: Open, folder: JobFolder, cause: str, said: str) -> None:
+async def check_reason(open_app: Open, folder: JobFolder, cause: str, said: str) -> None:
     async with open_app() as pilot:
         await attach(pilot, folder)
         why = pilot.app.screen.query_one(DiagnosisPane)
@@ -210,10 +209,10 @@ async def its_reason(open_app: Open, folder: JobFolder, cause: str, said: str) -
         assert why.diagnosis.first_failing_rank == 1
         await until(pilot, lambda: text_of(pilot, "#why").startswith("✖ rank 1 on ") and said in text_of(pilot, "#why").replace("\n", " "))
         await until(pilot, lambda: store(pilot).state.run == "failed", 120)
-        assert why.diagnosis.cause == cause, "the launcher's last words change nothing"
+        assert why.diagnosis.cause == cause, "the launcher's last lines change nothing"
 
 
-async def test_the_reason_is_wrapped_for_the_screen_that_it_is_on(open_app: Open, tmp_path: Path) -> None:
+async def test_reason_is_wrapped_to_the_screen(open_app: Open, tmp_path: Path) -> None:
     async with open_app(size=(80, 24)) as pilot:
         why = await show_job(pilot, job(tmp_path / "job"))
         for width in (80, 120, 70):
@@ -222,7 +221,7 @@ async def test_the_reason_is_wrapped_for_the_screen_that_it_is_on(open_app: Open
             await until(pilot, lambda width=width: all(len(row.text) <= width - 4 for row in why.rows))
 
 
-async def test_who_was_first_in_earlier_failures_here_is_told_beside_the_reason(
+async def test_first_rank_of_earlier_failures_is_shown_beside_the_reason(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`r` ranks the plans that fit and takes one; `M` says what fills the memory."""
+"""`r` ranks fitting plans and applies one; `M` shows what uses the memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL = Machine(
 )
 
 
-async def test_r_ranks_the_plans_and_enter_takes_one_in_one_step_of_undo(open_app: Open) -> None:
+async def test_r_ranks_plans_and_enter_applies_one_as_one_undo_step(open_app: Open) -> None:
     async with open_app(SEVEN.replace("stage: 2", "stage: 0"), gpus=4) as pilot:
         store(pilot).machine_probed(FOUR)
         await until(pilot, lambda: store(pilot).state.outlook)
@@ -46,7 +46,7 @@ async def test_r_ranks_the_plans_and_enter_takes_one_in_one_step_of_undo(open_ap
         assert store(pilot).state.plan.text == before
 
 
-async def test_what_a_plan_changes_stands_under_the_cursor(open_app: Open) -> None:
+async def test_changes_of_the_selected_plan_are_shown(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4, size=(80, 24)) as pilot:
         store(pilot).machine_probed(replace(FOUR, recorded=True))
         await until(pilot, lambda: store(pilot).state.outlook)
@@ -66,7 +66,7 @@ async def test_what_a_plan_changes_stands_under_the_cursor(open_app: Open) -> No
         assert not store(pilot).can_undo
 
 
-async def test_where_nothing_fits_the_nearest_ways_out_are_said(open_app: Open) -> None:
+async def test_closest_alternatives_are_shown_if_nothing_fits(open_app: Open) -> None:
     async with open_app(SEVEN.replace("7.0e9", "13.0e9"), gpus=1) as pilot:
         store(pilot).machine_probed(SMALL)
         await until(pilot, lambda: store(pilot).state.outlook)
@@ -77,7 +77,7 @@ async def test_where_nothing_fits_the_nearest_ways_out_are_said(open_app: Open) 
         assert not store(pilot).can_undo
 
 
-async def test_without_a_model_both_keys_say_what_to_give(open_app: Open) -> None:
+async def test_both_keys_say_which_model_setting_is_missing(open_app: Open) -> None:
     async with open_app(PLAN, gpus=2) as pilot:
         for key in ("r", "M"):
             await pilot.press("3", key)
@@ -86,7 +86,7 @@ async def test_without_a_model_both_keys_say_what_to_give(open_app: Open) -> Non
         assert len(pilot.app.screen_stack) == 1
 
 
-async def test_capital_m_names_every_part_with_its_bytes_and_the_moment_of_the_peak(open_app: Open) -> None:
+async def test_capital_m_lists_every_part_in_bytes_and_the_moment_of_the_peak(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4) as pilot:
         store(pilot).machine_probed(FOUR)
         await until(pilot, lambda: store(pilot).state.outlook)
@@ -110,10 +110,10 @@ async def test_r_does_nothing_on_the_run_screen(open_app: Open) -> None:
         assert len(pilot.app.screen_stack) == 1
 
 
-async def test_measuring_from_the_dialog_asks_hands_over_the_terminal_and_leaves_the_plan_that_did_not_win(
+async def test_measuring_asks_hands_over_the_terminal_and_keeps_the_plan_unless_it_wins(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pilot has no terminal to hand over: `dstui tune` runs without."""
+    """Run `dstui tune` without handing over a terminal, since a pilot has none."""
     monkeypatch.setattr("dstui.tui.app.DstuiApp.suspend", lambda _: nullcontext())
     async with open_app(SEVEN, gpus=4) as pilot:
         store(pilot).machine_probed(FOUR)

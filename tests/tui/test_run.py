@@ -1,4 +1,4 @@
-"""A job on the screen, from its folder: ranks, logs, search, following; what a log holds is text and nothing else."""
+"""A job in the TUI, from its folder: ranks, logs, search, following; log content is shown literally."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOSTILE = [
 
 @pytest.fixture
 def job(tmp_path: Path) -> JobFolder:
-    """A job of two ranks that has ended, as its supervisor leaves it; rank 1 failed."""
+    """Write an ended job of two ranks as its supervisor leaves it; rank 1 failed."""
     folder = JobFolder(tmp_path / "job")
     folder.path.mkdir()
     folder.prepare(1)
@@ -37,13 +37,13 @@ def job(tmp_path: Path) -> JobFolder:
 
 
 async def show_job(pilot: Pilot[int], job: JobFolder) -> None:
-    """Attach to the job, and wait until all of it was read."""
+    """Attach to the job and wait until all of it is read."""
     await attach(pilot, job)
     await until(pilot, lambda: store(pilot).state.run == "failed" and "exit status 3" in screen(pilot))
     await until(pilot, lambda: "1 ✖ failed" in text_of(pilot, "#ranks"))
 
 
-async def test_a_job_that_ended_shows_its_summary_and_each_rank_in_words(open_app: Open, job: JobFolder) -> None:
+async def test_ended_job_shows_its_summary_and_each_ranks_state(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
         assert "✖ failed (exit status 3)  0:17" in text_of(pilot, "#run-head")
@@ -61,7 +61,7 @@ async def test_a_long_line_about_the_run_is_wrapped_in_its_dialog(open_app: Open
         assert "no rank of job has reported an engine: deepspeed.initialize was not reached" in shown
 
 
-async def test_a_digit_means_a_rank_and_never_a_step(open_app: Open, job: JobFolder) -> None:
+async def test_digit_selects_a_rank_and_not_a_step(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
         await pilot.press("7")
@@ -69,9 +69,7 @@ async def test_a_digit_means_a_rank_and_never_a_step(open_app: Open, job: JobFol
         await until(pilot, lambda: "There is no rank 7; this job has 0 to 1" in " ".join(screen(pilot).split()))
 
 
-async def test_a_job_that_was_just_launched_and_one_that_is_chosen_from_the_list_are_told_to_the_session(
-    open_app: Open, job: JobFolder
-) -> None:
+async def test_session_remembers_the_launched_and_the_selected_job(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         pilot.app.post_message(Launched(job))
         await until(pilot, lambda: store(pilot).state.run == "failed" and "✖9" in text_of(pilot, "#step-line"))
@@ -81,7 +79,7 @@ async def test_a_job_that_was_just_launched_and_one_that_is_chosen_from_the_list
         await until(pilot, lambda: store(pilot).state.run == "failed" and "✖9" in text_of(pilot, "#step-line"))
 
 
-async def test_a_job_that_failed_says_why_with_the_line_that_shows_it(open_app: Open, job: JobFolder) -> None:
+async def test_failed_job_shows_its_reason_and_evidence(open_app: Open, job: JobFolder) -> None:
     job.log(1).write_text("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flash_attn'\n")
     async with open_app() as pilot:
         await show_job(pilot, job)
@@ -90,7 +88,7 @@ async def test_a_job_that_failed_says_why_with_the_line_that_shows_it(open_app: 
         assert "rank_1.log:2" in text_of(pilot, "#why")
 
 
-async def test_lines_of_a_log_are_shown_as_they_are_and_no_escape_gets_through(open_app: Open, job: JobFolder) -> None:
+async def test_log_lines_are_shown_literally_without_escape_sequences(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
         await pilot.press("1")
@@ -103,7 +101,7 @@ async def test_lines_of_a_log_are_shown_as_they_are_and_no_escape_gets_through(o
         assert "\x9b" not in shown
 
 
-async def test_a_rank_is_chosen_by_its_number_and_all_by_a(open_app: Open, job: JobFolder) -> None:
+async def test_rank_is_selected_by_number_and_all_by_a(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
         await pilot.press("g", "0", "enter")
@@ -114,7 +112,7 @@ async def test_a_rank_is_chosen_by_its_number_and_all_by_a(open_app: Open, job: 
         await until(pilot, lambda: "There is no rank 7" in screen(pilot))
 
 
-async def test_a_search_counts_its_matches_and_n_goes_from_one_to_the_next(open_app: Open, job: JobFolder) -> None:
+async def test_search_counts_matches_and_n_goes_to_the_next(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
         await pilot.press("0", "slash", *"step 39", "enter")
@@ -126,9 +124,7 @@ async def test_a_search_counts_its_matches_and_n_goes_from_one_to_the_next(open_
         assert job_view(pilot).log_view.at == first
 
 
-async def test_a_search_is_an_expression_that_is_marked_while_it_is_typed_and_tab_takes_it_as_a_text(
-    open_app: Open, job: JobFolder
-) -> None:
+async def test_search_is_a_regex_marked_while_typing_and_tab_makes_it_literal(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
         await pilot.press("0", "slash", *"step (7")
@@ -146,7 +142,7 @@ async def test_a_search_is_an_expression_that_is_marked_while_it_is_typed_and_ta
         await until(pilot, lambda: "/step (7|39)0 2 of 2" in screen(pilot))
 
 
-async def test_the_filter_begins_with_what_is_searched_for(open_app: Open, job: JobFolder) -> None:
+async def test_filter_starts_with_the_search_text(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
         await pilot.press("0", "slash", *"step 39[0-4]", "enter", "ampersand")
@@ -158,9 +154,7 @@ async def test_the_filter_begins_with_what_is_searched_for(open_app: Open, job: 
         await until(pilot, lambda: view.lines.end - view.lines.first == 400)
 
 
-async def test_a_rank_that_was_killed_because_another_had_failed_is_not_shown_as_the_one_that_failed(
-    open_app: Open, job: JobFolder
-) -> None:
+async def test_rank_killed_after_another_failed_is_not_shown_as_the_failed_one(open_app: Open, job: JobFolder) -> None:
     status = json.loads(job.status_file.read_text())
     status["ranks"]["0"] |= {"exit_code": 143, "killed_after": 1}
     job.status_file.write_text(json.dumps(status))
@@ -170,7 +164,7 @@ async def test_a_rank_that_was_killed_because_another_had_failed_is_not_shown_as
         assert "1 ✖ failed (3)" in text_of(pilot, "#ranks")
 
 
-async def test_e_goes_to_the_line_that_speaks_of_an_error(open_app: Open, job: JobFolder) -> None:
+async def test_e_goes_to_the_line_of_an_error(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
         await pilot.press("1", "e")
@@ -178,7 +172,7 @@ async def test_e_goes_to_the_line_that_speaks_of_an_error(open_app: Open, job: J
         assert "Traceback" in view.lines.line(view.at).text or "out of memory" in view.lines.line(view.at).text
 
 
-async def test_reading_is_never_disturbed_by_new_lines_which_are_counted(open_app: Open, job: JobFolder) -> None:
+async def test_new_lines_are_counted_and_do_not_scroll_a_reader(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
         await pilot.press("0")

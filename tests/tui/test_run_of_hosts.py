@@ -1,4 +1,4 @@
-"""A job of several hosts on the screen: a line for each, the worst first; into one and back; what waits, and who says what."""
+"""A job of several hosts in the TUI: one line per host, worst first; host details; waiting and contact states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOSTILE = ("[b]x[/b]\x1b[2J", "宇宙" * 40, "-oProxyCommand=touch owned", "a\nb
 
 
 def ranks(count: int, hosts: int, **facts: Any) -> dict[int, RankView]:
-    """So many ranks, that all run and have spoken a second ago."""
+    """Return running ranks that printed a line a second ago."""
     views = {rank: RankView(f"worker-{rank * hosts // count}", state="started", step=1204) for rank in range(count)}
     for view in views.values():
         view.last_line_at = NOW - 1
@@ -46,7 +46,7 @@ def shown(views: dict[int, RankView], most: int = 8, at: Selection = ALL, **cont
     return [" ".join(line.row.text.split()) for line in drawn]
 
 
-def test_of_sixteen_hosts_the_worst_come_first_each_with_what_is_wrong() -> None:
+def test_worst_of_sixteen_hosts_come_first_with_their_problems() -> None:
     views = ranks(128, 16)
     views[11].last_line_at = NOW - 94
     views[40].state, views[40].exit_code = "ended", 1
@@ -62,7 +62,7 @@ def test_of_sixteen_hosts_the_worst_come_first_each_with_what_is_wrong() -> None
     assert told[-1].startswith("10 more hosts ● 80 running step 1,204")
 
 
-def test_few_ranks_of_two_hosts_stand_under_their_host_and_many_are_a_glyph_each() -> None:
+def test_few_ranks_are_listed_below_their_host_and_many_are_glyphs() -> None:
     few = shown(ranks(4, 2))
     assert few[0].startswith("● worker-0 running")
     assert few[1:3] == ["0 ● running step 1,204 1s ago", "1 ● running step 1,204 1s ago"]
@@ -71,7 +71,7 @@ def test_few_ranks_of_two_hosts_stand_under_their_host_and_many_are_a_glyph_each
 
 
 SIZES = [(76, 4), (116, 8), (196, 8)]
-"""Cells and lines of the strip at 80x24, 120x40 and 200x60."""
+"""Cells per line and lines of the rank strip at 80x24, 120x40 and 200x60."""
 
 
 def drawn(views: dict[int, RankView], width: int, most: int, usage: dict[int, Usage] | None = None) -> list[StripLine]:
@@ -80,7 +80,7 @@ def drawn(views: dict[int, RankView], width: int, most: int, usage: dict[int, Us
 
 @pytest.mark.parametrize(("width", "most"), SIZES)
 @pytest.mark.parametrize(("count", "hosts"), [(1, 1), (4, 1), (6, 1), (8, 1), (16, 1), (8, 2), (64, 1), (128, 1)])
-def test_cells_stay_where_they_are_while_numbers_come(width: int, most: int, count: int, hosts: int) -> None:
+def test_cells_keep_their_position_while_numbers_arrive(width: int, most: int, count: int, hosts: int) -> None:
     views = ranks(count, hosts, step=None, last_line_at=None)
     before = [(line.cell, line.ranks) for line in drawn(views, width, most)]
     told = ranks(count, hosts, step=1_000_000, loss=1.8312)
@@ -90,7 +90,7 @@ def test_cells_stay_where_they_are_while_numbers_come(width: int, most: int, cou
 
 @pytest.mark.parametrize(("width", "most"), SIZES)
 @pytest.mark.parametrize(("count", "hosts"), [(4, 1), (16, 1), (64, 1), (128, 1), (4, 2)])
-def test_a_straggler_is_marked_in_the_first_cell_with_how_far_it_is_behind(width: int, most: int, count: int, hosts: int) -> None:
+def test_straggler_is_marked_in_the_first_cell_with_its_lag(width: int, most: int, count: int, hosts: int) -> None:
     views = ranks(count, hosts)
     views[count - 1].step = 1204 - 187
     first = next(line for line in drawn(views, width, most) if line.ranks)
@@ -101,13 +101,13 @@ def test_a_straggler_is_marked_in_the_first_cell_with_how_far_it_is_behind(width
     assert all("behind" not in line.row.text for line in drawn(views, width, most))
 
 
-def test_a_host_with_a_straggler_says_which() -> None:
+def test_host_with_a_straggler_names_it() -> None:
     views = ranks(128, 16)
     views[11].step = 1017
     assert (lines(views)[0].name, lines(views)[0].says) == ("worker-1", "187 behind: rank 11")
 
 
-def test_of_a_host_that_is_looked_at_every_rank_is_seen_and_of_a_rank_the_others_of_its_host() -> None:
+def test_selected_host_shows_every_rank_and_a_selected_rank_its_hosts_others() -> None:
     for at in (Selection(host="worker-1"), Selection(rank=9)):
         told = shown(ranks(64, 8), at=at)
         assert told[0].startswith("● worker-1 running")
@@ -115,7 +115,7 @@ def test_of_a_host_that_is_looked_at_every_rank_is_seen_and_of_a_rank_the_others
         assert "15 ●" in told[-1]
 
 
-def test_a_host_that_is_behind_while_others_speak_is_slow_and_one_that_only_speaks_a_moment_later_is_not() -> None:
+def test_lagging_host_is_slow_but_one_that_prints_a_moment_later_is_not() -> None:
     views = ranks(4, 2)
     views[2].step = views[3].step = 1203
     assert [line.word for line in lines(views)] == ["running", "running"]
@@ -123,7 +123,7 @@ def test_a_host_that_is_behind_while_others_speak_is_slow_and_one_that_only_spea
     assert (lines(views)[0].name, lines(views)[0].says) == ("worker-1", "slow: 1 step behind")
 
 
-def test_a_host_of_which_nothing_is_known_yet_stands_with_what_ssh_says_of_it() -> None:
+def test_unknown_host_shows_its_ssh_state() -> None:
     first = lines({}, h1=HostStatus("starting", NOW, "Permission denied (publickey)"), h2=HostStatus("ended", NOW, None, 127))
     assert [(line.name, line.says) for line in first] == [
         ("h2", "failed (exit status 127)"),
@@ -131,7 +131,7 @@ def test_a_host_of_which_nothing_is_known_yet_stands_with_what_ssh_says_of_it() 
     ]
 
 
-async def test_of_a_job_that_was_stopped_nobody_knows_what_became_of_a_rank_that_left_no_word(open_app: Open, job: MadeJob) -> None:
+async def test_rank_without_a_record_in_a_stopped_job_is_unknown(open_app: Open, job: MadeJob) -> None:
     status = json.loads(job.folder.status_file.read_text())
     status["hosts"] = {"worker-0": {"state": "ended"}, "worker-1": {"state": "unreachable", "since": format_iso(time.time())}}
     job.folder.status_file.write_text(json.dumps({**status, "state": "stopped", "ended": format_iso(time.time()), "exit_code": 143}))
@@ -145,7 +145,7 @@ async def test_of_a_job_that_was_stopped_nobody_knows_what_became_of_a_rank_that
         await until(pilot, lambda: "unreachable" not in text_of(pilot, "#ranks") and "3 · unknown" in text_of(pilot, "#ranks"))
 
 
-def test_ranks_that_have_not_started_are_named_with_their_hosts() -> None:
+def test_ranks_that_have_not_started_are_named_with_hosts() -> None:
     views = ranks(16, 4)
     for rank in (6, 7, 12):
         views[rank].state = "waiting"
@@ -163,18 +163,18 @@ def test_ranks_that_have_not_started_are_named_with_their_hosts() -> None:
         (["a-very-long-name-of-a-node-0017", "a-very-long-name-of-a-node-0018"], ["…-of-a-node-0017"[-14:], "…-of-a-node-0018"[-14:]]),
     ],
 )
-def test_names_are_short_as_long_as_they_tell_hosts_apart(names: list[str], short: list[str]) -> None:
+def test_host_names_are_shortened_while_they_stay_distinct(names: list[str], short: list[str]) -> None:
     told = list(short_names(dict(enumerate(names))).values())
     assert [name.lstrip("…") for name in told] == [name[1:] if len(name) == 14 else name for name in short]
     assert len(set(told)) == len(names)
 
 
-# On the screen
+# In the TUI
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> MadeJob:
-    """Two hosts of two ranks, that run: worker-1 has said nothing for ten minutes."""
+    """Return a running job of two hosts with two ranks each, in which worker-1 has been silent for ten minutes."""
     made = MadeJob(tmp_path / "job", 4, hosts=2)
     running(made)
     for rank in range(4):
@@ -185,14 +185,14 @@ def job(tmp_path: Path) -> MadeJob:
 
 
 def running(made: MadeJob, **hosts: dict[str, Any]) -> None:
-    """Its status, as somebody writes it who looks after it; `hosts` as status.json has them."""
+    """Write its status as its supervisor would; `hosts` as in status.json."""
     status = json.loads(made.folder.status_file.read_text())
     made.folder.status_file.write_text(json.dumps({**status, "hosts": hosts}))
     if not made.folder.lock_file.exists():
         assert add_to_index(made.folder).lock() is not None
 
 
-async def test_a_silent_host_stands_first_and_a_line_says_host_and_rank(open_app: Open, job: MadeJob) -> None:
+async def test_silent_host_comes_first_and_a_line_names_host_and_rank(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await attach(pilot, job.folder)
         await until(pilot, lambda: "silent" in text_of(pilot, "#ranks"))
@@ -204,7 +204,7 @@ async def test_a_silent_host_stands_first_and_a_line_says_host_and_rank(open_app
         await until(pilot, lambda: "worker-1    r3 step 7 loss 1.5 of rank 3" in screen(pilot))
 
 
-async def test_a_host_that_gets_lost_is_seen_with_since_when_and_what_it_says_is_in_the_log(open_app: Open, job: MadeJob) -> None:
+async def test_lost_host_shows_its_time_and_its_messages_are_in_the_log(open_app: Open, job: MadeJob) -> None:
     async with open_app(size=(80, 24)) as pilot:
         await attach(pilot, job.folder)
         job.folder.append_event(time.time(), "host", host="worker-0", state="unreachable", text="worker-0 is unreachable: timed out")
@@ -214,7 +214,7 @@ async def test_a_host_that_gets_lost_is_seen_with_since_when_and_what_it_says_is
         await until(pilot, lambda: "• worker-0 is unreachable: timed out" in screen(pilot))
 
 
-async def test_who_is_waited_for_is_said_until_all_have_started(open_app: Open, job: MadeJob) -> None:
+async def test_awaited_hosts_are_named_until_all_have_started(open_app: Open, job: MadeJob) -> None:
     status = json.loads(job.folder.status_file.read_text())
     started = status["ranks"]["3"]
     status["ranks"]["3"] = {"host": "worker-1", "state": "waiting"}
@@ -227,7 +227,7 @@ async def test_who_is_waited_for_is_said_until_all_have_started(open_app: Open, 
         await until(pilot, lambda: "waiting for" not in text_of(pilot, "#run-head"))
 
 
-async def test_of_many_hosts_h_lists_all_and_a_part_of_a_name_leads_into_one_and_escape_back(open_app: Open, tmp_path: Path) -> None:
+async def test_h_lists_many_hosts_typed_text_selects_one_and_escape_returns(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 512, hosts=64)
     running(made, **{"worker-63": {"state": "unreachable", "since": format_iso(time.time() - 12), "problem": None}})
     made.say(300, "here")
@@ -245,7 +245,7 @@ async def test_of_many_hosts_h_lists_all_and_a_part_of_a_name_leads_into_one_and
         await until(pilot, lambda: "512 ranks on 64 hosts" in text_of(pilot, "#ranks") and "Log: all ranks" in screen(pilot))
 
 
-async def test_a_click_on_a_host_leads_into_it_and_back(open_app: Open, job: MadeJob) -> None:
+async def test_click_on_a_host_opens_it_and_returns(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await attach(pilot, job.folder)
         await until(pilot, lambda: "silent" in text_of(pilot, "#ranks"))
@@ -256,7 +256,7 @@ async def test_a_click_on_a_host_leads_into_it_and_back(open_app: Open, job: Mad
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_strange_names_of_hosts_are_text_and_nothing_else(open_app: Open, tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_strange_host_names_are_shown_literally(open_app: Open, tmp_path: Path, size: tuple[int, int]) -> None:
     made = MadeJob(tmp_path / "job", len(HOSTILE) * 2, hosts=len(HOSTILE))
     made.hosts = {rank: HOSTILE[rank // 2] for rank in made.hosts}
     made.status("running")

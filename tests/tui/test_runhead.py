@@ -1,4 +1,4 @@
-"""The head of a job: what it says of a job that runs, what gives way on a narrow screen, and the cells of its ranks."""
+"""The head of a job: what it shows of a running job, what is dropped on a narrow screen, and the cells of its ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OVERFLOW = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65
 
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
-    """A job of one rank that runs: somebody holds its lock."""
+    """Write a running job with one rank, and hold its lock."""
     folder = add_to_index(JobFolder(tmp_path / "job"))
     folder.prepare(1)
     assert folder.lock() is not None
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> JobFolder:
 
 @pytest.fixture
 def follower(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> Follower:
-    """It has made 100 steps, two of them a second, and lost two to overflow."""
+    """Return a follower of the job after 100 steps, two per second, two of them lost to overflow."""
     follower, now = Follower(folder), time.monotonic()
     monkeypatch.setattr("dstui.jobs.watch.follow.time.monotonic", lambda: now)
     for step in (10, 50, 100):
@@ -50,35 +50,35 @@ def follower(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> Follower:
     return follower
 
 
-def said(follower: Follower, width: int) -> list[str]:
+def head_lines(follower: Follower, width: int) -> list[str]:
     lines = first_facts(follower, 3.0, "█▁"), more_facts(follower, None)
     return [fitting(facts, width).text for facts in lines]
 
 
-def test_a_job_that_runs_says_where_it_is_and_how_long_it_will_take(follower: Follower) -> None:
-    first, second = said(follower, 118)
+def test_running_job_shows_progress_and_remaining_time(follower: Follower) -> None:
+    first, second = head_lines(follower, 118)
     assert "step 100 / 5,000   loss 3   █▁   ░░░░░░░░░░░░ 2%   ETA 36 min" in first and first.endswith("41.2k tokens/s")
     assert second == "reward 2.5   step time 310 ms   lr 1.9e-05   grad norm 1.25   loss scale 32,768   2 overflows"
 
 
-def test_on_a_narrow_screen_the_least_gives_way(follower: Follower) -> None:
-    first, second = said(follower, 72)
+def test_least_important_parts_are_dropped_on_a_narrow_screen(follower: Follower) -> None:
+    first, second = head_lines(follower, 72)
     assert "step 100" in first and "ETA" in first and "tokens/s" not in first and "█" not in first
     assert len(first) <= 72 and len(second) <= 72 and "reward" in second and "overflows" in second
 
 
-def test_what_was_forecast_stands_beside_what_is_measured(follower: Follower) -> None:
+def test_forecast_is_shown_beside_the_measurement(follower: Follower) -> None:
     here = SimpleNamespace(speed=SimpleNamespace(tokens=40_000.0), gpu=SimpleNamespace(bytes=68 << 30), host=SimpleNamespace(bytes=0))
     sampler = SimpleNamespace(latest={0: Usage("GPU", 97, 71 << 30, 612.0, 0)}, note="")
     assert fitting(first_facts(follower, 3.0, "", here), 118).text.endswith("41.2k tokens/s (forecast 40k)")
     assert fitting(more_facts(follower, sampler, here), 118).text.startswith("GPU 97 %  71.0 GB  612 W (forecast 68 GB)")
 
 
-def test_a_loss_that_is_no_number_is_said_as_what_it_is(follower: Follower) -> None:
+def test_nan_loss_is_shown_as_such(follower: Follower) -> None:
     assert "loss nan" in fitting(first_facts(follower, float("nan"), ""), 118).text
 
 
-def test_of_several_models_the_last_loss_of_each_is_said(folder: JobFolder) -> None:
+def test_latest_loss_of_each_model_is_shown(folder: JobFolder) -> None:
     plan = load("version: 1\njob: {script: t.py}\nmodels: {student: {deepspeed: {bf16: {}}}, critic: {deepspeed: {bf16: {}}}}\n")
     folder.launch_file.write_text(json.dumps({"metrics": {**metrics_of(plan), "reward": "reward ([0-9.]+)"}}))
     folder.log(0).write_text("step 3/40 student_loss 2.0712 critic/loss: 1.5e-1 reward 2.5\n")
@@ -94,7 +94,7 @@ def test_of_several_models_the_last_loss_of_each_is_said(folder: JobFolder) -> N
     )
 
 
-def test_what_ranks_use_is_in_their_cells_and_together_in_the_head(follower: Follower) -> None:
+def test_resource_use_is_in_the_cells_and_summed_in_the_head(follower: Follower) -> None:
     usage = {0: Usage("GPU", 97, 71 << 30, 612.0, 0), 1: Usage("GPU", 91, 70 << 30, 588.0, 1)}
     (cell,) = cells_of(follower.ranks, time.time(), 300.0, usage)
     assert cell.words().startswith("running  step 100  loss 3") and cell.words().endswith("GPU 97 %  71.0 GB  612 W")
@@ -103,13 +103,13 @@ def test_what_ranks_use_is_in_their_cells_and_together_in_the_head(follower: Fol
     assert (summarise_usage([Usage("GPU", why="NVML is not there")]), str(Usage("GPU", why="NVML is not there"))) == ("", "GPU unknown")
 
 
-def test_a_spark_is_the_shape_of_all_values() -> None:
+def test_sparkline_has_the_shape_of_all_values() -> None:
     assert spark([4, 3, 2, 1], 4) == "█▆▃▁"
     assert spark([1, float("nan"), 1], 4) == "▁▁"
     assert (spark([1], 4), len(spark(range(1000), 16))) == ("", 16)
 
 
-async def test_the_run_screen_shows_the_head_of_a_job(open_app: Open, folder: JobFolder) -> None:
+async def test_run_screen_shows_the_head_of_a_job(open_app: Open, folder: JobFolder) -> None:
     folder.log(0).write_text(LINE.format(1, 5) + LINE.format(2, 4))
     async with open_app() as pilot:
         await attach(pilot, folder)
@@ -120,9 +120,7 @@ async def test_the_run_screen_shows_the_head_of_a_job(open_app: Open, folder: Jo
         await until(pilot, lambda: "the disk is slow" in text_of(pilot, "#run-head"))
 
 
-async def test_that_an_op_is_compiled_is_said_for_as_long_as_it_is(
-    open_app: Open, folder: JobFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_compile_of_an_op_is_shown_while_it_lasts(open_app: Open, folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dstui.tui.run.job_view.NOTICE_SECONDS", 0.1)
     folder.append_event(1.0, "notice", text="rank 0 is compiling cpu_adam", about="/ext/cpu_adam", lasts=True)
     folder.append_event(1.0, "notice", text="process 7 is compiling shm", about="/ext/shm", lasts=True)
@@ -135,10 +133,10 @@ async def test_that_an_op_is_compiled_is_said_for_as_long_as_it_is(
         await until(pilot, lambda: "compiling" not in text_of(pilot, "#run-head"))
 
 
-def test_a_step_that_is_only_a_counter_of_lines_says_so(folder: JobFolder) -> None:
+def test_counted_step_is_marked_as_counted(folder: JobFolder) -> None:
     folder.log(0).write_text("{'loss': 2.5, 'reward': 0.5, 'completions/mean_length': 188.5}\n" * 3)
     follower = Follower(folder)
     follower.poll()
-    first, second = said(follower, 118)
+    first, second = head_lines(follower, 118)
     assert "loss line 3 (no steps in the log)" in first and "step 3" not in first
     assert second == "reward 0.5   completions/mean length 188.5"

@@ -1,4 +1,4 @@
-"""The table of runs (`J`): sorted, filtered, marked, compared, and back; the screen never waits for it."""
+"""The table of runs (`J`): sort, filter, mark, compare and return, without blocking the TUI."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.tui.session.settings import setting
-from tests.jobs.made import made
+from tests.jobs.made import make_job
 from tests.runs.test_table import at, log, plan
 from tests.tui.conftest import Open, job_view, screen, text_of, until
 
 
 @pytest.fixture
-def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three runs in the current folder: one that learnt, one that learnt more, one that failed."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # the table lists every run of the index: not those of other tests
+def three_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write three runs in the current folder: one that learned, one that learned more, one that failed."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # the table lists every run of the index: leave out those of other tests
     runs = tmp_path / "dstui_runs"
-    made(runs / "run-a", plan(), log(3.0, 2.5), **at(1))
-    made(runs / "run-b", plan(stage=3, lr="3e-4"), log(3.0, 1.5), **at(2))
-    made(runs / "run-c", plan(stage=3), {0: "KeyError: 'labels'\n"}, state="failed", exit_code=1, **at(3))
+    make_job(runs / "run-a", plan(), log(3.0, 2.5), **at(1))
+    make_job(runs / "run-b", plan(stage=3, lr="3e-4"), log(3.0, 1.5), **at(2))
+    make_job(runs / "run-c", plan(stage=3), {0: "KeyError: 'labels'\n"}, state="failed", exit_code=1, **at(3))
     for name in "abc":
         (runs / f"run-{name}" / "launch.json").unlink()
     return runs
 
 
 def names(pilot: Pilot[int]) -> list[str]:
-    """The runs as they stand in the table."""
+    """Return the names of the runs in the table's order."""
     return [word[4:] for line in text_of(pilot, "#runs").splitlines() for word in line.split() if word.startswith("run-")]
 
 
@@ -37,7 +37,7 @@ async def open_table(pilot: Pilot[int]) -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_runs_are_sorted_filtered_and_left(open_app: Open, three: Path, size: tuple[int, int]) -> None:
+async def test_runs_are_sorted_filtered_and_left(open_app: Open, three_runs: Path, size: tuple[int, int]) -> None:
     async with open_app(size=size) as pilot:
         step = pilot.app.step
         await open_table(pilot)
@@ -57,14 +57,14 @@ async def test_runs_are_sorted_filtered_and_left(open_app: Open, three: Path, si
         await until(pilot, lambda: pilot.app.screen is pilot.app.main and pilot.app.step is step)
 
 
-async def test_a_filter_that_makes_no_sense_is_refused_where_it_is_typed(open_app: Open, three: Path) -> None:
+async def test_invalid_filter_is_refused_while_typing(open_app: Open, three_runs: Path) -> None:
     async with open_app() as pilot:
         await open_table(pilot)
         await pilot.press("/", *"loss<x", "enter")
         await until(pilot, lambda: "x is not a number" in " ".join(screen(pilot).split()))
 
 
-async def test_marked_runs_are_compared_copied_and_drawn_over_each_other(open_app: Open, three: Path) -> None:
+async def test_marked_runs_are_compared_copied_and_plotted_together(open_app: Open, three_runs: Path) -> None:
     async with open_app() as pilot:
         await open_table(pilot)
         await pilot.press("=")
@@ -81,7 +81,7 @@ async def test_marked_runs_are_compared_copied_and_drawn_over_each_other(open_ap
         await until(pilot, lambda: "Runs 3" in screen(pilot) or "Runs 4" in screen(pilot))
 
 
-async def test_enter_looks_at_a_run_and_l_starts_it_once_more(open_app: Open, three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_enter_opens_a_run_and_l_launches_it_again(open_app: Open, three_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again: list[str] = []
     monkeypatch.setattr("dstui.tui.flows.launching.Launching.again", lambda _flow, job: again.append(job.name))
     async with open_app() as pilot:
@@ -94,7 +94,7 @@ async def test_enter_looks_at_a_run_and_l_starts_it_once_more(open_app: Open, th
         await until(pilot, lambda: again == ["run-c"])
 
 
-async def test_the_columns_are_chosen_and_remembered(open_app: Open, three: Path) -> None:
+async def test_columns_are_chosen_and_remembered(open_app: Open, three_runs: Path) -> None:
     async with open_app() as pilot:
         await open_table(pilot)
         await pilot.press("c", "ctrl+u", *"name, stage,loss", "enter")

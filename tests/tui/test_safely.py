@@ -1,4 +1,4 @@
-"""Whatever a Plan, a file or a host is called, nothing of it reaches the terminal as a command."""
+"""Names from a Plan, a file or a host never reach the terminal as control sequences."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KEYS = (
 
 
 def unsafe(pilot: Pilot[int]) -> list[str]:
-    """What on the screen a terminal would obey."""
+    """Return parts of the screen that a terminal would interpret."""
     return [strip.text for strip in pilot.app.screen._compositor.render_strips() if UNSAFE.search(strip.text)]
 
 
@@ -59,7 +59,7 @@ async def test_names_keys_and_values_of_a_hostile_plan_are_only_drawn(open_app: 
         assert unsafe(pilot) == [] and pilot.app.is_running
 
 
-def test_a_terminal_sees_no_clipboard_sequence_of_a_plans_name_or_files(tmp_path: Path) -> None:
+def test_terminal_gets_no_clipboard_sequence_from_names(tmp_path: Path) -> None:
     name = f"plan\x1b{OSC}\x07.yaml"
     (tmp_path / name).write_text(HOSTILE)
     terminal = Terminal([sys.executable, "-m", "dstui", name], cwd=str(tmp_path))
@@ -69,12 +69,12 @@ def test_a_terminal_sees_no_clipboard_sequence_of_a_plans_name_or_files(tmp_path
             terminal.press(key)
             terminal.wait(shown)
         assert b"\x1b" + OSC.encode() not in terminal.raw and b"\x9d" not in terminal.raw
-        assert OSC.encode()[:6] in terminal.raw, "its letters are drawn"
+        assert OSC.encode()[:6] in terminal.raw, "its characters are drawn"
     finally:
         terminal.close()
 
 
-def test_a_line_that_is_safe_is_drawn_as_it_is_and_others_keep_their_width() -> None:
+def test_safe_line_is_unchanged_and_others_keep_their_width() -> None:
     plain = [Segment("step 1 · loss 日本"), Segment("✔")]
     assert SAFELY.apply(plain, None) is plain
     (drawn,) = SAFELY.apply([Segment("a\x1bb\tc\x07\u202ed")], None)

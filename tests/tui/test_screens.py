@@ -1,7 +1,7 @@
-"""What the main screens look like, cell for cell, at three sizes and without colour, against what tests/tui/baselines/ holds.
+"""The main screens, cell by cell, at three sizes and without colour, compared to tests/tui/baselines/.
 
-Where a change is meant, `python -m pytest tests/tui/test_screens.py --write-screens` writes them anew, and the diff shows what changed.
-A file has the text of the screen, then a letter for the style of each cell (a letter at a line's end stands for the rest), then the styles.
+After an intended change, `python -m pytest tests/tui/test_screens.py --write-screens` rewrites the files, and the diff shows the change. A
+file has the screen's text, a letter for the style of each cell (the last letter of a line applies to its rest), and the list of styles.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ WRONG = HERE.replace("stage: 2", "stage: 7").replace("lr: 1e-4", "lr: fast")
 
 @dataclass(frozen=True)
 class Shown:
-    """A screen: the keys that lead to it, and a text on it that says that it is there."""
+    """A screen: the keys that lead to it, and a text that shows it is ready."""
 
     keys: tuple[str, ...]
     text: str
     plan: str = HERE
     job: bool = False
-    """Whether it is of a job that failed."""
+    """Whether it needs the job that failed."""
 
 
 SCREENS = {
@@ -49,11 +49,11 @@ SCREENS = {
     "failed-run": Shown((), "OOM-GPU", job=True),
 }
 TOGETHER = (("machine", "zero", "help", "review", "no-job"), ("batch-typing",), ("checks",), ("failed-run",))
-"""The names of the screens that one app shows one after another."""
+"""Names of screens that one app shows in sequence."""
 
 
-def looks(pilot: Pilot[int]) -> str:
-    """Text, styles and legend of what is on the screen."""
+def render(pilot: Pilot[int]) -> str:
+    """Return text, styles and legend of the current screen."""
     strips = pilot.app.screen._compositor.render_strips()
     names: dict[str, str] = {}
     text, styles = [], []
@@ -61,7 +61,7 @@ def looks(pilot: Pilot[int]) -> str:
         cells = "".join(
             names.setdefault(str(segment.style), LETTERS[min(len(names), len(LETTERS) - 1)]) * segment.cell_length for segment in strip
         )
-        known = strip.text.find(PLACE) + len(PLACE) if PLACE in strip.text else None  # what follows is a folder of this test run
+        known = strip.text.find(PLACE) + len(PLACE) if PLACE in strip.text else None  # the path of this test run follows
         text.append(strip.text[:known].rstrip())
         styles.append(cells[:known].rstrip(cells[-1:]) + cells[-1:])
     legend = [f"{letter} {name}" for name, letter in names.items()]
@@ -69,48 +69,48 @@ def looks(pilot: Pilot[int]) -> str:
 
 
 async def settled(pilot: Pilot[int], quiet: float = 0.5) -> str:
-    """What is shown once nothing has changed for so many seconds."""
-    shown, since = looks(pilot), time.monotonic()
+    """Return the screen once nothing has changed for `quiet` seconds."""
+    shown, since = render(pilot), time.monotonic()
     while time.monotonic() - since < quiet:
         await pilot.pause(0.05)
-        if (now := looks(pilot)) != shown:
+        if (now := render(pilot)) != shown:
             shown, since = now, time.monotonic()
     return shown
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("names", TOGETHER, ids=" ".join)
-async def test_screens_look_as_they_did(
+async def test_screens_match_their_baselines(
     open_app: Open, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, names: tuple[str, ...], variant: str
 ) -> None:
-    for home in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):  # where no other test's runs and theme are
+    for home in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):  # without the runs and theme of other tests
         monkeypatch.setenv(home, str(Path.cwd() / home))
     monkeypatch.delenv("TEXTUAL_THEME", raising=False)
     if variant == "mono":
         monkeypatch.setenv("NO_COLOR", "1")
     async with open_app(SCREENS[names[0]].plan, gpus=4, size=VARIANTS[variant]) as pilot:
         for name in names:
-            await go(pilot, SCREENS[name])
+            await open_screen(pilot, SCREENS[name])
             if request.config.getoption("--write-screens"):
                 (BASELINES / f"{name}-{variant}.txt").write_text(await settled(pilot))
             else:
-                await looks_as(pilot, BASELINES / f"{name}-{variant}.txt")
+                await wait_for_baseline(pilot, BASELINES / f"{name}-{variant}.txt")
 
 
-async def go(pilot: Pilot[int], shown: Shown) -> None:
-    """To this screen, from any other."""
+async def open_screen(pilot: Pilot[int], shown: Shown) -> None:
+    """Go to a screen from any other."""
     if shown.job:
         await show_job(pilot, job(Path.cwd() / "job"))
     await pilot.press(*shown.keys)
     await until(pilot, lambda: shown.text in screen(pilot))
 
 
-async def looks_as(pilot: Pilot[int], file: Path) -> None:
-    """Wait until the screen is that of the file."""
+async def wait_for_baseline(pilot: Pilot[int], file: Path) -> None:
+    """Wait until the screen equals a file."""
     expected = file.read_text()
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        if looks(pilot) == expected:
+        if render(pilot) == expected:
             return
         await pilot.pause(0.05)
-    raise AssertionError("\n".join(unified_diff(expected.splitlines(), looks(pilot).splitlines(), file.name, "now", lineterm="")))
+    raise AssertionError("\n".join(unified_diff(expected.splitlines(), render(pilot).splitlines(), file.name, "now", lineterm="")))

@@ -1,4 +1,4 @@
-"""The services by themselves, without a screen: what they are told, what they post, and when they are quiet."""
+"""The services without a screen: their inputs, what they post, and when they are idle."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 
 from dstui.plan import load
-from dstui.tui.session import autosave
-from dstui.tui.session.autosave import Autosave
-from dstui.tui.session.background import LiveGpus, Lookups
+from dstui.tui.session import background
+from dstui.tui.session.background import Autosave, LiveGpus, Lookups
 from dstui.tui.session.drafts import Draft
 from dstui.tui.session.messages import GpusRefreshed, LookupsDone
 from dstui.tui.session.session import HERE
@@ -23,19 +22,19 @@ from tests.waiting import wait_for
 
 
 class Owner(MessagePump):
-    """Whom the services post to."""
+    """The receiver of the services' messages."""
 
     def __init__(self) -> None:
         super().__init__()
         self.got: list[Message] = []
 
     def post_message(self, message: Message) -> bool:
-        """Keep it."""
+        """Keep a message."""
         self.got.append(message)
         return True
 
 
-def test_lookups_are_made_at_the_start_and_after_an_edit_but_not_where_the_plan_is_the_same(tmp_path: Path) -> None:
+def test_lookups_run_at_start_and_after_edits_that_change_the_plan(tmp_path: Path) -> None:
     owner, state = Owner(), State(load(PLAN, "plan.yaml", str(tmp_path)))
     lookups = Lookups(owner)
     lookups.start(state)
@@ -47,8 +46,8 @@ def test_lookups_are_made_at_the_start_and_after_an_edit_but_not_where_the_plan_
     lookups.close()
 
 
-def test_many_edits_in_a_moment_are_one_draft_and_the_last_one_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(autosave, "KEEP_AFTER", 0.5)
+def test_many_quick_edits_write_one_draft_with_the_last_edit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(background, "KEEP_AFTER", 0.5)
     written: list[str] = []
     monkeypatch.setattr(Draft, "keep", lambda draft: written.append(draft.text))
     states = [State(load(f"{PLAN}# {number}\n", "plan.yaml", str(tmp_path))) for number in range(20)]
@@ -61,10 +60,10 @@ def test_many_edits_in_a_moment_are_one_draft_and_the_last_one_is_written(monkey
     wait_for(lambda: written)
     assert written == [states[-1].plan.text]
     service.end(keep=False)
-    assert written[-1] == PLAN, "who left by himself was asked: nothing is unsaved any more"
+    assert written[-1] == PLAN, "a user who quit was asked: nothing is unsaved"
 
 
-async def test_the_gpus_are_followed_while_the_machine_is_looked_at_and_no_longer(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gpus_are_polled_only_while_the_machine_is_visible(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted: list[bool] = []
     monkeypatch.setattr(LiveGpus, "follow", lambda _service, yes: wanted.append(yes))
     async with open_app(gpus=2) as pilot:
@@ -74,7 +73,7 @@ async def test_the_gpus_are_followed_while_the_machine_is_looked_at_and_no_longe
             assert wanted[-1] is follow, key
 
 
-def test_following_the_gpus_posts_their_state_until_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_poller_posts_states_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[bool] = []
 
     class Busy:
@@ -96,5 +95,5 @@ def test_following_the_gpus_posts_their_state_until_it_is_over(monkeypatch: pyte
     wait_for(lambda: len(owner.got) > 2)
     gpus.close()
     wait_for(lambda: closed)
-    assert closed == [True], "one child for both"
+    assert closed == [True], "one child process for both"
     assert all(isinstance(message, GpusRefreshed) for message in owner.got)

@@ -1,4 +1,4 @@
-"""The user's settings in a session: remembered, remapped, told where they are wrong, and never an obstacle."""
+"""The user's settings in a session: remembered, remapped keys, errors reported, and never an obstacle."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.styles import LIGHT
 from dstui.tui.session.settings import remember, setting
 from tests.tui.conftest import Open, screen, store, text_of, until, value
-from tests.tui.test_screens import looks
+from tests.tui.test_screens import render
 
 
 @pytest.fixture(autouse=True)
 def config_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration folder of its own for each test."""
+    """Use a separate configuration folder for each test."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "config"
 
@@ -29,21 +29,21 @@ def write(text: str) -> None:
     settings_path().write_text(text)
 
 
-async def test_the_theme_is_that_of_the_last_session(open_app: Open) -> None:
+async def test_theme_of_the_last_session_is_restored(open_app: Open) -> None:
     async with open_app() as pilot:
         assert pilot.app.theme == "dstui"
         pilot.app.theme = "dstui-light"
         await until(pilot, lambda: setting("theme") == "dstui-light")
         await until(pilot, lambda: pilot.app.screen.styles.background.brightness > 0.5)
-        chosen = looks(pilot)
+        chosen = render(pilot)
     assert "\ntheme: dstui-light\n" in settings_path().read_text()
     async with open_app() as pilot:
         assert pilot.app.theme == "dstui-light"
-        await until(pilot, lambda: looks(pilot) == chosen)
+        await until(pilot, lambda: render(pilot) == chosen)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "\0\xff"])
-async def test_a_file_that_cannot_be_read_is_told_and_stays_as_it_is(open_app: Open, text: str) -> None:
+async def test_unreadable_file_is_reported_and_kept(open_app: Open, text: str) -> None:
     write(text)
     async with open_app() as pilot:
         assert pilot.app.theme == "dstui"
@@ -52,7 +52,7 @@ async def test_a_file_that_cannot_be_read_is_told_and_stays_as_it_is(open_app: O
     assert settings_path().read_text() == text
 
 
-async def test_a_mistake_costs_its_own_setting_only_and_is_told_with_its_line(open_app: Open) -> None:
+async def test_mistake_disables_only_its_setting_and_is_reported_with_its_line(open_app: Open) -> None:
     write("theme: no-such-theme\nwrap: maybe\nkeys:\n  next-step: ')'\n  undo: [u, F7]\n  redo: u\n  lunch: f9\n")
     async with open_app() as pilot:
         await until(pilot, lambda: len(pilot.app._notifications) == 4)
@@ -69,7 +69,7 @@ async def test_a_mistake_costs_its_own_setting_only_and_is_told_with_its_line(op
         await until(pilot, lambda: not store(pilot).can_undo and store(pilot).can_redo)
 
 
-async def test_other_keys_are_the_ones_that_act_and_that_are_shown(open_app: Open) -> None:
+async def test_remapped_keys_act_and_are_shown(open_app: Open) -> None:
     write("keys: {fix: e, next-step: ')', launch: ctrl+g, help: f6}\n")
     async with open_app() as pilot:
         before = pilot.app.main.step
@@ -85,7 +85,7 @@ async def test_other_keys_are_the_ones_that_act_and_that_are_shown(open_app: Ope
     assert key_of("launch") == "ctrl+g"
 
 
-def test_what_an_older_dstui_remembered_holds_and_moves_with_the_first_change() -> None:
+def test_state_of_an_older_version_is_used_and_moved_at_the_first_change() -> None:
     old = settings_path().with_suffix(".json")
     old.parent.mkdir(parents=True)
     old.write_text('{"wrap": true, "theme": "nord", "timestamps": 7, "of": "another"}')
@@ -96,13 +96,13 @@ def test_what_an_older_dstui_remembered_holds_and_moves_with_the_first_change() 
     assert not old.exists()
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(config_folder: Path) -> None:
+def test_unwritable_folder_is_no_error(config_folder: Path) -> None:
     config_folder.write_text("a file")
     assert "config" in remember("theme", "dstui-light")
     assert setting("theme") == "dstui"
 
 
-async def test_a_session_without_keys_of_its_own_has_the_usual_ones(open_app: Open) -> None:
+async def test_session_without_remapped_keys_has_the_defaults(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "space")
         changed = value(pilot, "deepspeed.zero_optimization.stage")

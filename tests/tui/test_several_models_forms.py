@@ -1,4 +1,4 @@
-"""Several models in the forms: which one is edited is chosen and shown, every finding leads to its model, and undo is one for all."""
+"""Several models in the forms: the edited model is chosen and shown, findings lead to their model, and undo covers all models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ models:
 """
 
 
-async def test_the_forms_and_the_preview_are_about_one_model_and_a_key_goes_to_the_next(open_app: Open) -> None:
+async def test_forms_and_preview_show_one_model_and_a_key_switches(open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
         await pilot.press("3")
         assert "3 · ZeRO stage · student" in screen(pilot) and "ds_config_student.json" in screen(pilot)
@@ -30,7 +30,7 @@ async def test_the_forms_and_the_preview_are_about_one_model_and_a_key_goes_to_t
         assert store(pilot).can_undo is False and store(pilot).state.saved
 
 
-async def test_the_row_of_the_model_chooses_too_and_an_edit_goes_to_the_chosen_one(open_app: Open) -> None:
+async def test_model_row_switches_too_and_edits_apply_to_the_chosen_model(open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
         await pilot.press("6", "home")
         store_ = store(pilot)
@@ -42,7 +42,7 @@ async def test_the_row_of_the_model_chooses_too_and_an_edit_goes_to_the_chosen_o
         assert value(pilot, "models.student.deepspeed.train_micro_batch_size_per_gpu") == "auto"
 
 
-async def test_undo_goes_back_through_the_edits_of_all_models(open_app: Open) -> None:
+async def test_undo_covers_the_edits_of_all_models(open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
         store(pilot).edit(("deepspeed.bf16.enabled", True))
         await pilot.press("O")
@@ -53,7 +53,7 @@ async def test_undo_goes_back_through_the_edits_of_all_models(open_app: Open) ->
         assert store(pilot).state.plan.focus == "teacher", "undo takes back edits, not the choice"
 
 
-async def test_a_finding_names_its_model_stands_at_its_step_and_leads_there(open_app: Open) -> None:
+async def test_finding_names_its_model_and_leads_to_its_step(open_app: Open) -> None:
     text = PLAN.replace("zero_optimization: {stage: 3}", "zero_optimization: {stage: 2}")
     async with open_app(text) as pilot:
         await until(pilot, lambda: any(f.code == "PL031" for f in store(pilot).state.findings))
@@ -66,13 +66,13 @@ async def test_a_finding_names_its_model_stands_at_its_step_and_leads_there(open
         assert value(pilot, "models.teacher.deepspeed.zero_optimization.stage") == 3
 
 
-async def test_the_role_is_asked_where_the_job_is(open_app: Open) -> None:
+async def test_role_is_asked_in_the_job_step(open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
         await pilot.press("2", "O")
         assert "Its role" in text_of(pilot, "#form-rows") and "inference" in text_of(pilot, "#form-rows")
 
 
-async def test_with_one_model_there_is_no_choice(open_app: Open) -> None:
+async def test_one_model_needs_no_choice(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "O")
         assert "O: the next one" not in screen(pilot) and "other model" not in screen(pilot)
@@ -85,7 +85,7 @@ deepspeed: {train_micro_batch_size_per_gpu: auto, gradient_accumulation_steps: 1
 """
 
 
-async def test_a_key_makes_several_models_of_one_and_one_undo_takes_it_back(open_app: Open) -> None:
+async def test_one_key_turns_one_model_into_several_and_undo_reverts_it(open_app: Open) -> None:
     async with open_app(ALONE) as pilot:
         await pilot.press("3", "A")
         await until(pilot, lambda: "name of the present model" in screen(pilot))
@@ -104,7 +104,7 @@ async def test_a_key_makes_several_models_of_one_and_one_undo_takes_it_back(open
         assert store(pilot).state.plan.text == ALONE and "3 · ZeRO stage" in screen(pilot)
 
 
-async def test_one_more_is_asked_for_by_its_name_alone_and_esc_changes_nothing(open_app: Open) -> None:
+async def test_adding_a_model_asks_only_for_its_name_and_escape_cancels(open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
         await pilot.press("3", "A")
         await until(pilot, lambda: "name of the other model" in screen(pilot))

@@ -1,4 +1,4 @@
-"""What the site says is seen in the forms: its values with their layer, its locks with their reason."""
+"""The site file in the forms: values with their layer, locks with their reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ locked:
 """
 
 
-async def test_a_locked_field_says_why_and_takes_no_key(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_locked_field_says_why_and_accepts_no_key(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "site.yaml").write_text(SITE)
     monkeypatch.setenv("DSTUI_SITE", str(tmp_path / "site.yaml"))

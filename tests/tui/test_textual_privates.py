@@ -1,4 +1,4 @@
-"""Every private name of Textual that dstui uses, with the reason. A release that moves one fails here, with a sentence that says where to look.
+"""Every private name of Textual that dstui uses, with the reason. If a release moves one, a test fails and names the place to look at.
 
 The pin of Textual in pyproject.toml is the release line for which this table was last compared with Textual's source.
 """
@@ -65,7 +65,7 @@ def source(kind: object) -> str:
 
 
 def has(kind: object, name: str) -> bool:
-    """Whether a class or module defines the name, as an attribute or on `self`."""
+    """Return whether a class or module defines the name, as an attribute or on `self`."""
     return name in vars(kind) or bool(re.search(rf"self\.{name}\b[^=\n]*=[^=]", source(kind)))
 
 
@@ -73,7 +73,7 @@ def has(kind: object, name: str) -> bool:
 def test_textual_still_has_what_dstui_uses(where: str, name: str) -> None:
     from textual import __version__
 
-    assert has(owner(where), name), f"Textual {__version__} has no {where}.{name} any more, which dstui needs in {PRIVATE[where, name]}."
+    assert has(owner(where), name), f"Textual {__version__} has no {where}.{name}, which dstui needs in {PRIVATE[where, name]}."
 
 
 def classes() -> Iterator[type]:
@@ -93,8 +93,8 @@ def privates_used(kind: type) -> Iterator[str]:
             yield name
 
 
-def test_no_private_of_textual_is_used_that_the_table_does_not_list() -> None:
-    """Also finds names of dstui's own that hide one of Textual by accident."""
+def test_every_used_private_of_textual_is_in_the_table() -> None:
+    """Also find names of dstui that hide one of Textual by accident."""
     listed = {name for _, name in PRIVATE}
     unlisted = set()
     for kind in classes():

@@ -1,4 +1,4 @@
-"""The guided tour: it names a key, waits until that has done its work, and goes on where it was left. Whole, with jobs: tests/long/test_tour.py."""
+"""The guided tour: names a key, waits until it has had its effect, and resumes. tests/long/test_tour.py runs all of it, with jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.tui.conftest import machine, screen, until
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TourFolder:
-    """A tour that begins; what dstui keeps of a user goes into it."""
+    """Start a tour in a folder that also holds the user's state."""
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "DSTUI_SITE"):
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TourFolder:
 
 
 @pytest.mark.parametrize("step", TOUR, ids=NAMES)
-def test_a_step_fits_into_the_panel_and_names_keys_that_there_are(step) -> None:
+def test_step_fits_the_panel_and_names_existing_keys(step) -> None:
     assert len(text_rows(step, 77)) <= TourPanel.LINES
     keys = {key for hint in KEYS for key in (hint.shown, *hint.shown.split())} | {
         ":",
@@ -49,7 +49,7 @@ def test_a_step_fits_into_the_panel_and_names_keys_that_there_are(step) -> None:
     assert set(step.key.split()) <= keys, step.key
 
 
-async def test_it_waits_for_the_key_and_goes_on_where_it_was_left(folder: TourFolder) -> None:
+async def test_tour_waits_for_the_key_and_resumes(folder: TourFolder) -> None:
     def app() -> tuple[DstuiApp, Guide]:
         made = DstuiApp(read_plan(folder.plan), folder.plan, machine(), reference=False)
         guide = Guide(made, folder)
@@ -59,7 +59,7 @@ async def test_it_waits_for_the_key_and_goes_on_where_it_was_left(folder: TourFo
     first, guide = app()
     async with first.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "press : doctor Enter" in screen(pilot))
-        await pilot.press("3", "4")  # other keys do what they do, and the tour waits
+        await pilot.press("3", "4")  # other keys work, and the tour waits
         await until(pilot, lambda: "4 · Offload" in screen(pilot))
         assert guide.step.name == "doctor"
         await pilot.press("colon")
@@ -67,7 +67,7 @@ async def test_it_waits_for_the_key_and_goes_on_where_it_was_left(folder: TourFo
         await pilot.press(*"tour: the next")
         await until(pilot, lambda: "Skip this step" in screen(pilot) and "Theme" not in screen(pilot))
         await pilot.press("enter")
-        await until(pilot, lambda: guide.step.name == "zero")  # a Plan's other step is seen already
+        await until(pilot, lambda: guide.step.name == "zero")  # a step of a Plan that is open already is recognised
         await pilot.press("3")
         await until(pilot, lambda: "press F1" in screen(pilot))
         await pilot.press("f1")
@@ -77,11 +77,11 @@ async def test_it_waits_for_the_key_and_goes_on_where_it_was_left(folder: TourFo
         await until(pilot, lambda: "Before a launch" in screen(pilot))
         await pilot.press("l")
         await until(pilot, lambda: "The launch" in screen(pilot) and "press l" in screen(pilot))
-        guide.go(NAMES.index("fail") - guide.number)  # which needs another Plan than this: back to the step that makes it
+        guide.go(NAMES.index("fail") - guide.number)  # this step needs another Plan: return to the step that makes it
         await until(pilot, lambda: guide.step.name == "micro" and "first 6, then Enter" in screen(pilot))
 
 
-def test_a_folder_that_came_from_elsewhere_is_no_tour(folder: TourFolder, tmp_path: Path) -> None:
+def test_foreign_folder_is_no_tour(folder: TourFolder, tmp_path: Path) -> None:
     shutil.copytree(folder.path, tmp_path / "cloned")
     with pytest.raises(FileProblem, match="not a tour that was begun here"):
         TourFolder(tmp_path / "cloned").prepare()

@@ -1,4 +1,4 @@
-"""DeepSpeed's own verdict beside ours: the real parser in its child, on every edit."""
+"""DeepSpeed's own verdict beside dstui's: the real parser in its child process, after every edit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.tui.conftest import PLAN, Open, screen, store, until, value
 
 
-async def test_every_edit_is_judged_by_the_installed_deepspeed(open_app: Open) -> None:
+async def test_every_edit_is_checked_by_the_installed_deepspeed(open_app: Open) -> None:
     async with open_app(reference=True) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: store(pilot).state.validated == PLAN)
@@ -19,7 +19,7 @@ async def test_every_edit_is_judged_by_the_installed_deepspeed(open_app: Open) -
         await until(pilot, lambda: "✖" in store(pilot).state.deepspeeds_word())
 
 
-async def test_what_deepspeed_refuses_and_no_rule_explains_is_said_in_its_words(open_app: Open) -> None:
+async def test_error_of_deepspeed_without_a_rule_is_shown_verbatim(open_app: Open) -> None:
     from dstui.check.reference import ReferenceVerdict
 
     async with open_app() as pilot:
@@ -33,7 +33,7 @@ async def test_what_deepspeed_refuses_and_no_rule_explains_is_said_in_its_words(
 NAMELESS = PLAN.replace("deepspeed:", "cluster: {num_nodes: 2, num_gpus: 8}\ndeepspeed:", 1)
 
 
-async def test_a_plan_whose_hosts_have_no_names_is_not_started_from_here(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plan_with_unnamed_hosts_cannot_be_launched_here(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     async with open_app(NAMELESS, size=(80, 24)) as pilot:
         await until(pilot, lambda: "hosts are given and used" in screen(pilot))
@@ -42,7 +42,7 @@ async def test_a_plan_whose_hosts_have_no_names_is_not_started_from_here(open_ap
         assert "not from here" in screen(pilot) and "l launches" not in screen(pilot)
 
 
-async def test_the_gpus_here_are_not_offered_for_hosts_without_names(open_app: Open) -> None:
+async def test_local_gpus_are_not_offered_for_unnamed_hosts(open_app: Open) -> None:
     async with open_app(NAMELESS, gpus=4) as pilot:
         await until(pilot, lambda: "other hosts are given" in screen(pilot))
         await pilot.press("7")

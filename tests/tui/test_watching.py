@@ -1,4 +1,4 @@
-"""A job that is looked at while another Plan, or none, is open: what the screen says is of the job, and looking does nothing else."""
+"""Watching a job while another Plan, or none, is open: the screen describes the job, and watching has no side effects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.waiting import wait_for
 OTHER = PLAN.replace("stage: 2", "stage: 3").replace("bf16", "fp16").replace("name: small", "name: other")
 
 
-def made(path: Path, plan: str = PLAN, *, lives: bool = False) -> JobFolder:
+def make_watched_job(path: Path, plan: str = PLAN, *, lives: bool = False) -> JobFolder:
     job = MadeJob(path, 1, state="running" if lives else "succeeded")
     job.say(0, "ready")
     job.update(1)
@@ -33,20 +33,20 @@ def made(path: Path, plan: str = PLAN, *, lives: bool = False) -> JobFolder:
     return job.folder
 
 
-async def test_the_first_line_is_about_the_job_and_says_where_the_open_plan_differs(open_app: Open, tmp_path: Path) -> None:
+async def test_first_line_describes_the_job_and_differences_of_the_open_plan(open_app: Open, tmp_path: Path) -> None:
     async with open_app(size=(80, 24)) as pilot:
-        await attach(pilot, made(tmp_path / "theirs", OTHER))
+        await attach(pilot, make_watched_job(tmp_path / "theirs", OTHER))
         await until(pilot, lambda: "theirs" in text_of(pilot, "#title-bar"))
         assert " ".join(text_of(pilot, "#title-bar").split()) == "dstui theirs the Plan differs ZeRO-3 · fp16 · AdamW"
-        pilot.app.run_screen.attach(made(tmp_path / "mine"))
+        pilot.app.run_screen.attach(make_watched_job(tmp_path / "mine"))
         await until(pilot, lambda: " ".join(text_of(pilot, "#title-bar").split()) == "dstui mine ZeRO-2 · bf16 · AdamW")
         await pilot.press("left_square_bracket")
         await until(pilot, lambda: "plan.yaml" in text_of(pilot, "#title-bar"))
 
 
-async def test_escape_in_the_table_of_runs_leads_back_to_the_job(open_app: Open, tmp_path: Path) -> None:
+async def test_escape_in_the_table_of_runs_returns_to_the_job(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
-        await attach(pilot, made(tmp_path / "job"))
+        await attach(pilot, make_watched_job(tmp_path / "job"))
         await until(pilot, lambda: "ready" in screen(pilot))
         await pilot.press("J")
         await until(pilot, lambda: "Runs" in screen(pilot))
@@ -56,9 +56,7 @@ async def test_escape_in_the_table_of_runs_leads_back_to_the_job(open_app: Open,
 
 
 @pytest.mark.parametrize("opens", ["a form", "a launch"])
-async def test_who_looks_at_a_job_sees_it_first_and_nothing_is_probed_before_it_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: str
-) -> None:
+async def test_attach_shows_the_job_first_and_probes_only_when_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: str) -> None:
     monkeypatch.chdir(tmp_path)
     probed, launched = [], []
 
@@ -68,7 +66,7 @@ async def test_who_looks_at_a_job_sees_it_first_and_nothing_is_probed_before_it_
 
     monkeypatch.setattr("dstui.machine.probe.probe", probe)
     monkeypatch.setattr("dstui.tui.flows.launching.Launching._launch", lambda _flow, _yes: launched.append(bool(probed)))
-    folder = made(tmp_path / "job")
+    folder = make_watched_job(tmp_path / "job")
     (tmp_path / "train.py").write_text("import deepspeed\nargs.deepspeed_config\n")
     app = DstuiApp(read_plan(folder.path / "plan.yaml"), None, None, folder, reference=False)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -87,8 +85,8 @@ async def test_who_looks_at_a_job_sees_it_first_and_nothing_is_probed_before_it_
         assert probed == [True]
 
 
-async def test_the_receipt_names_every_job_that_was_looked_at_and_stop_only_for_one_that_lives(open_app: Open, tmp_path: Path) -> None:
-    over, alive = made(tmp_path / "over"), made(tmp_path / "alive", lives=True)
+async def test_exit_message_names_every_watched_job_and_stop_only_for_running_ones(open_app: Open, tmp_path: Path) -> None:
+    over, alive = make_watched_job(tmp_path / "over"), make_watched_job(tmp_path / "alive", lives=True)
     async with open_app() as pilot:
         await attach(pilot, over)
         await pilot.press("J")
@@ -103,9 +101,9 @@ async def test_the_receipt_names_every_job_that_was_looked_at_and_stop_only_for_
     ]
 
 
-async def test_enter_on_the_question_whether_to_stop_lets_the_job_run(open_app: Open, tmp_path: Path) -> None:
+async def test_enter_on_the_question_to_stop_keeps_the_job_running(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
-        await attach(pilot, made(tmp_path / "job", lives=True))
+        await attach(pilot, make_watched_job(tmp_path / "job", lives=True))
         await until(pilot, lambda: "ready" in screen(pilot))
         await pilot.press("s")
         await until(pilot, lambda: "let it run" in screen(pilot))
@@ -119,14 +117,14 @@ def open_logs(folder: Path) -> set[str]:
     """Return the logs below a folder that this process has open."""
     names = set()
     for number in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # that of the listing itself
+        with suppress(OSError):  # the descriptor of the listing itself
             names.add(str(number.readlink()))
     return {name for name in names if name.startswith(str(folder)) and name.endswith(".log")}
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux says what is open")
-async def test_of_many_jobs_that_were_looked_at_no_log_stays_open(open_app: Open, tmp_path: Path) -> None:
-    jobs = [made(tmp_path / f"job-{number}") for number in range(6)]
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux lists open files")
+async def test_watched_jobs_leave_no_log_open(open_app: Open, tmp_path: Path) -> None:
+    jobs = [make_watched_job(tmp_path / f"job-{number}") for number in range(6)]
     async with open_app() as pilot:
         for job in jobs:
             await attach(pilot, job)
@@ -137,7 +135,7 @@ async def test_of_many_jobs_that_were_looked_at_no_log_stays_open(open_app: Open
 
 
 @pytest.mark.parametrize("case", [("on", "succeeded", 1), ("failed", "succeeded", 0), ("failed", "failed", 1)])
-async def test_the_bell_rings_once_at_an_end_that_is_meant(
+async def test_bell_rings_once_at_an_end(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, int]
 ) -> None:
     bell, state, rings = case
@@ -159,10 +157,10 @@ async def test_the_bell_rings_once_at_an_end_that_is_meant(
         assert len(rung) == rings
         job_view(pilot).attach(job.folder, 300)
         await until(pilot, lambda: job_view(pilot)._complete)
-        assert len(rung) == rings, "an end that was there before is none that one waits for"
+        assert len(rung) == rings, "an earlier end does not ring the bell"
 
 
-async def test_who_wants_no_questions_is_asked_none_and_loses_nothing(open_app: Open, tmp_path: Path) -> None:
+async def test_confirmations_can_be_disabled_without_losing_edits(open_app: Open, tmp_path: Path) -> None:
     remember("confirm_leave", False)
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter", "q")
@@ -172,7 +170,7 @@ async def test_who_wants_no_questions_is_asked_none_and_loses_nothing(open_app: 
     async with open_app() as pilot:
         remember("confirm_stop", False)
         stopped: list[object] = []
-        await attach(pilot, made(tmp_path / "job", lives=True))
+        await attach(pilot, make_watched_job(tmp_path / "job", lives=True))
         await until(pilot, lambda: "ready" in screen(pilot))
         pilot.app.launching._stop_it = stopped.append
         await pilot.press("s")

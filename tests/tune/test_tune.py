@@ -1,4 +1,4 @@
-"""`dstui tune`: real short jobs of a script that needs no torch, and what is tried next, as a function of what was measured."""
+"""`dstui tune`: real short jobs of a script without torch, and the choice of the next candidate from measurements."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from dstui.facts.model_files import read_models
 from dstui.forecast.model import ModelFacts
 from dstui.jobs.store.folder import JobFolder
-from dstui.machine.snapshot import Machine
+from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
 from dstui.tune.candidates import Candidate, Expected, Problem, next_candidate, regret_of
 from dstui.tune.outputs import fixed_writes, redirected
 from dstui.tune.record import Result, TuneFolder, key_of, unfinished
 from dstui.tune.session import chosen
-from tests.jobs.lab import of_job
+from tests.jobs.lab import job_processes
 from tests.jobs.made import dstui
 
 SCRIPT = """\
@@ -46,14 +46,14 @@ deepspeed:
 
 
 def plan_in(folder: Path, text: str = PLAN, script: str = SCRIPT) -> Path:
-    """The Plan and its script in a folder, the path of the Plan."""
+    """Write the Plan and its script to a folder; return the Plan's path."""
     (folder / "train.py").write_text(script)
     (folder / "plan.yaml").write_text(text)
     return folder / "plan.yaml"
 
 
 @pytest.mark.launcher
-def test_a_micro_batch_that_fits_is_found_by_real_jobs_and_nothing_of_the_users_is_touched(tmp_path: Path) -> None:
+def test_largest_micro_batch_is_found_by_real_jobs_without_touching_user_files(tmp_path: Path) -> None:
     text = PLAN.replace("gpu: 1 ", "gpu: 8 ").replace("steps: 8", "steps: 1")
     plan = plan_in(tmp_path, text)
     status, out, said = dstui("tune", plan, "--only", "micro-batch", "--steps", 3, "--json", "-o", "best.yaml", cwd=tmp_path)
@@ -63,17 +63,17 @@ def test_a_micro_batch_that_fits_is_found_by_real_jobs_and_nothing_of_the_users_
     assert plan.read_text() == text and not (tmp_path / "weights").exists()
     assert (tmp_path / "best.yaml").read_text() == text.replace("gpu: 8 ", "gpu: 4 ").replace("steps: 1", "steps: 2")
     jobs = [JobFolder(Path(found["folder"]) / one["job"]) for one in found["candidates"]]
-    assert all(job.has_ended and not of_job(job) for job in jobs) and not list(Path(found["folder"]).glob("*-output"))
+    assert all(job.has_ended and not job_processes(job) for job in jobs) and not list(Path(found["folder"]).glob("*-output"))
     assert found["chosen"] == 1 and found["candidates"][1]["memory_bytes"] and found["candidates"][1]["samples_per_second"] > 10
 
 
 @pytest.mark.launcher
-def test_a_script_that_never_ends_and_shows_no_step_is_stopped_with_a_sentence(tmp_path: Path) -> None:
+def test_endless_script_without_steps_is_stopped_with_a_message(tmp_path: Path) -> None:
     plan = plan_in(tmp_path, script="import time\nwhile True: time.sleep(1)\n")
     status, out, said = dstui("tune", plan, "--budget", "1s", cwd=tmp_path)
     assert status == 1 and "no step was seen in" in out and "run.metrics" in out, (out, said)
     (job,) = (tmp_path / "dstui_runs").glob("*/trial-1")
-    assert JobFolder(job).has_ended and not of_job(JobFolder(job))
+    assert JobFolder(job).has_ended and not job_processes(JobFolder(job))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_script_that_never_ends_and_shows_no_step_is_stopped_with_a_sentence(t
         (("-o", "plan.yaml"), "", "plan.yaml"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused_with_a_sentence_and_nothing_starts(
+def test_plan_that_cannot_be_tuned_is_refused_and_nothing_starts(
     tmp_path: Path, words: tuple[str, ...], script: str, sentence: str
 ) -> None:
     status, _, said = dstui("tune", plan_in(tmp_path, script=script), *words, cwd=tmp_path)
@@ -102,7 +102,7 @@ def planned(text: str = PLAN) -> Problem:
 
 
 def measured(problem: Problem, rate_of: dict[str, float]) -> list[tuple[Candidate, Result]]:
-    """All that is tried where the candidates have these rates, by parts of their labels; 0 is out of memory."""
+    """Return all trials if candidates have these rates, given by parts of their labels; 0 is out of memory."""
     tried: list[tuple[Candidate, Result]] = []
     while (made := next_candidate(problem, [result for _, result in tried])) is not None:
         rate = next((rate for part, rate in rate_of.items() if part in made.label), 1.0)
@@ -111,7 +111,7 @@ def measured(problem: Problem, rate_of: dict[str, float]) -> list[tuple[Candidat
     return tried
 
 
-def test_neighbours_are_climbed_to_the_best_and_each_is_tried_once() -> None:
+def test_hill_climbing_finds_the_best_and_tries_each_once() -> None:
     tried = measured(
         planned(), {"ZeRO-1, micro-batch 4": 9, "ZeRO-1, micro-batch 2": 7, "ZeRO-1": 5, "micro-batch 4": 6, "micro-batch 2": 3}
     )
@@ -121,7 +121,7 @@ def test_neighbours_are_climbed_to_the_best_and_each_is_tried_once() -> None:
     assert all(made.setup.samples == 8 for made, _ in tried), "training stays the same"
 
 
-def test_the_best_is_found_from_a_careful_plan_in_a_third_of_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_is_found_from_a_careful_plan_in_a_third_of_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Problem, "expected", lambda *_: Expected(fits=True))
     careful = planned(PLAN.replace("stage: 2", "stage: 3").replace("gpu: 1 ", "gpu: 2 ").replace("steps: 8", "steps: 4"))
     name = "{}, micro-batch {} ".format
@@ -134,7 +134,7 @@ def test_the_best_is_found_from_a_careful_plan_in_a_third_of_all_candidates(monk
         assert len(tried) <= 8
 
 
-def test_the_regret_of_the_forecast_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regret_of_the_forecast_alone_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = planned()
     own, other = (Result(label=name, patch=patch, state="measured", rate=rate) for name, patch, rate in TWO)
     monkeypatch.setattr(Problem, "expected", lambda _, one: Expected(rate=5.0 if one.patch else 9.0))
@@ -142,19 +142,27 @@ def test_the_regret_of_the_forecast_alone_is_told(monkeypatch: pytest.MonkeyPatc
     assert regret_of(problem, [own]) is None
 
 
+def test_regret_of_the_search_is_reported_if_no_speed_is_known() -> None:
+    host = Host(memory_total=1 << 36, memory_available=1 << 36, memory_limit=None)
+    cpus = Machine(source="two CPUs", recorded=True, host=host)
+    problem = replace(planned(PLAN + "model: {params: 1.0e+7, sequence_length: 16}\n"), machine=cpus)
+    tried = measured(problem, {"no ZeRO, micro-batch 8": 8.0, "ZeRO-1, micro-batch 8": 10.0})
+    assert regret_of(problem, [result for _, result in tried]) == pytest.approx(0.2), [made.label for made, _ in tried]
+
+
 TWO = (("own", (), 8.0), ("other", ({"op": "replace", "path": "/deepspeed/zero_optimization/stage", "value": 1},), 10.0))
 
 
-def test_where_the_plan_does_not_fit_only_what_needs_less_is_tried() -> None:
+def test_only_smaller_needs_are_tried_if_the_plan_does_not_fit() -> None:
     tried = measured(planned(PLAN.replace("gpu: 1 ", "gpu: 4 ")), {"": 0})
     wanted = [(2, "none", "none", 4), (3, "none", "none", 4), (3, "cpu", "none", 4), (3, "cpu", "cpu", 4), (3, "cpu", "cpu", 2)]
     found = [(s.stage, s.optimizer_offload, s.param_offload, s.micro_batch) for s in (made.setup for made, _ in tried)]
     assert found == [*wanted, (3, "cpu", "cpu", 1)]
 
 
-def test_the_largest_micro_batch_is_found_in_five_runs_at_most() -> None:
+def test_largest_micro_batch_takes_at_most_five_runs() -> None:
     problem = replace(planned(), only="micro-batch")
-    for most in (1, 2, 4, 8, 16, 64):  # beyond 8 there is no forecast here that would tell where to look, so within a factor of two
+    for most in (1, 2, 4, 8, 16, 64):  # beyond 8 no forecast tells where to look, so the result is within a factor of two
         tried = measured(problem, {f"micro-batch {2**n} ": 0 for n in range(12) if 2**n > most})
         best = chosen(problem, [result for _, result in tried])
         assert best is not None and len(tried) <= 5
@@ -162,12 +170,12 @@ def test_the_largest_micro_batch_is_found_in_five_runs_at_most() -> None:
         assert found == most or (most > 8 and found >= most // 2), (most, [made.label for made, _ in tried])
 
 
-def test_a_plan_whose_script_is_gone_starts_nothing(tmp_path: Path) -> None:
+def test_plan_with_a_missing_script_starts_nothing(tmp_path: Path) -> None:
     status, _, said = dstui("tune", plan_in(tmp_path), "--set", "job.script=gone.py", "--writes-ok", cwd=tmp_path)
     assert status == 1 and "job.script: there is no file" in said and not (tmp_path / "dstui_runs").exists()
 
 
-def test_the_trainers_micro_batch_is_changed_in_its_arguments() -> None:
+def test_trainer_micro_batch_is_changed_in_its_arguments() -> None:
     args = "args: [--deepspeed, '{ds_config}', --per_device_train_batch_size=4, --gradient_accumulation_steps, '2'], integration: trainer"
     text = PLAN.replace("args: [--output_dir, weights]", args).replace("gpu: 1 ", "gpu: auto ").replace("steps: 8", "steps: auto")
     problem = planned(text.replace("optimizer: script", "scheduler: script"))
@@ -175,7 +183,7 @@ def test_the_trainers_micro_batch_is_changed_in_its_arguments() -> None:
     assert changed and changed[0] == ("--per_device_train_batch_size=8", "--gradient_accumulation_steps", "1")
 
 
-def test_a_plan_that_is_as_fast_as_the_best_stays() -> None:
+def test_plan_as_fast_as_the_best_stays() -> None:
     own, other = (
         Result(label="own", state="measured", rate=100.0),
         Result(label="other", patch=({"op": "add", "path": "/x"},), state="measured"),
@@ -189,7 +197,7 @@ def with_args(*args: str) -> Plan:
     return load(PLAN, "plan.yaml", "/nowhere").set("job.args", list(args))
 
 
-def test_output_folders_are_redirected_wherever_the_arguments_name_them() -> None:
+def test_output_folders_are_redirected_wherever_arguments_name_them() -> None:
     words, done = redirected(with_args("--lr", "1", "--output_dir=a/b", "--save-dir", "ckpt", "--save", "--data", "d"), Path("/t"))
     assert words == ["--lr", "1", "--output_dir=/t/output_dir/b", "--save-dir", "/t/save_dir/ckpt", "--save", "--data", "d"]
     assert done == ["--output_dir", "--save-dir"]
@@ -209,12 +217,12 @@ def test_output_folders_are_redirected_wherever_the_arguments_name_them() -> Non
         ("this is no Python", [], True),
     ],
 )
-def test_where_a_script_writes_is_found_in_its_text(tmp_path: Path, script: str, redirection: list[str], found: bool) -> None:
+def test_output_folder_of_a_script_is_found_in_its_text(tmp_path: Path, script: str, redirection: list[str], found: bool) -> None:
     (tmp_path / "train.py").write_text(script)
     assert bool(fixed_writes(load(PLAN, "plan.yaml", str(tmp_path)), redirection)) is found
 
 
-def test_a_record_that_came_with_a_repository_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_from_a_repository_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     problem = planned()
     key = key_of(problem.plan, problem.machine, 8, "")

@@ -26,6 +26,7 @@ from dstui.adopt.shell.shell_state import (
     Streams,
     Undecidable,
     hole,
+    holes_in,
     to_display_text,
 )
 from dstui.adopt.shell.unknowns import COUNTS_GPUS, Unknowns
@@ -167,6 +168,8 @@ class ShellReader:
                 return self._script(found, env, state, streams, line)
             self._launch(Launch(found.launcher, found.words, env, state.folder, line, found.wrappers), state)
             return None
+        if any(kind != "unset" for kind, _ in holes_in(words[0])):
+            self.unknowns.unseen.append(f"line {line} runs {to_display_text(words[0])}, {self.around.decided_by_a_run}")
         return self._other(replace(command, words=words), state, streams)
 
     def _other(self, command: ShellCommand, state: ShellState, streams: Streams) -> bool | None:

@@ -145,7 +145,9 @@ FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?)?[ \t]*[$%❯][ \t]+(?=\S)", re.MULTILINE)
 CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
 NUMBERED = re.compile(r"^[ \t]*(\d{1,5})(?:[ \t]*[|:│])?(?:[ \t]+|$)(.*)$")
-PLACEHOLDER = re.compile(r"(?<![<\w&])<((?=[^>]*[^\W\d])[\w.][\w .:/|,-]{0,60}?)(?<!\s)>(?=[\s/.\-_:,;\"')]|$)")
+PLACEHOLDER = re.compile(
+    r"(?<![<\w&])<((?=[^>]*[^\W\d])(?:[\w.][\w .:/|,-]{0,60}?|/[\w./-]{1,60}(?=>(?:\s|$))))(?<!\s)>(?=[\s/.\-_:,;\"')]|$)"
+)
 WHOLE_WORD = re.compile(r"<((?i:your|path)[\w .-]*|[\w .-]*(?i:path|dir|folder|file|name))>")
 """A word that is a placeholder, also in quotes. `<image>` and `<|im_end|>` are tokens of models instead."""
 QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)

@@ -72,6 +72,11 @@ class ShellContext:
     moment: Callable[[str], str] = lambda _format: ""
     """Returns the current time in a format of strftime."""
 
+    @property
+    def decided_by_a_run(self) -> str:
+        """Describe what the text decides while it runs, and the command that reads it then."""
+        return f"which the script decides while it runs: `dstui run --hold -- bash {self.script or 'SCRIPT'}` reads it"
+
 
 @dataclass(slots=True)
 class ShellState:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dstui.check.accelerate.book import DS, RULES, device, machines, plugin_value, stage, uses_deepspeed
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
-from dstui.plan.accelerate_keys import ALONE, LAUNCHERS, PLUGIN, TOP, TYPES
+from dstui.plan.accelerate_keys import ALONE, LAUNCHERS, PARALLELISM, PLUGIN, TOP, TYPES
 from dstui.plan.finding import Fix
-from dstui.plan.parallelism import PARALLELISM
 
 
 @rule("AC004", "error", when="parse", says="had unknown keys", source="commands/config/config_args.py", book=RULES)
@@ -125,7 +124,7 @@ def init_flag(c: Context) -> Problems:
 
 @rule("AC016", "info", source="accelerator.py (get_state_dict)", book=RULES)
 def whole_weights_on_save(c: Context) -> Problems:
-    """16-bit weights are gathered on save without need, or are not gathered although nothing else saves them."""
+    """16-bit weights are gathered on save unnecessarily, or are not gathered although nothing else saves them."""
     path, value, zero = f"{DS}.zero3_save_16bit_model", plugin_value(c, "zero3_save_16bit_model"), stage(c)
     if value is True and zero is not None and zero < 3:
         yield c.problem(

@@ -72,7 +72,7 @@ def _word(value: Any) -> bool:
 
 
 @rule("DS015", "error", when="run", says="incompatible function arguments", source="ops/adam/fused_adam.py:128,191", readers=("deepspeed",))
-def of_the_optimizer(c: Context) -> Problems:
+def optimizer_auto(c: Context) -> Problems:
     """An argument of the optimizer is "auto" and nothing fills it in: the first step fails."""
     for path in autos(c.raw):
         if path.startswith("optimizer.params.") and c.optimizer:
@@ -95,7 +95,7 @@ def of_the_optimizer(c: Context) -> Problems:
     source="runtime/lr_schedules.py:734",
     readers=("deepspeed",),
 )
-def of_the_scheduler(c: Context) -> Problems:
+def scheduler_auto(c: Context) -> Problems:
     """An argument of the scheduler is "auto" and nothing fills it in."""
     for path in autos(c.raw):
         if path.startswith("scheduler.params.") and c.text("scheduler.type") and c.optimizer:

@@ -9,9 +9,9 @@ from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.legacy import elastic
+from dstui.plan.accelerate_keys import sp_size
 from dstui.plan.finding import Fix
 from dstui.plan.handed_over import named_files
-from dstui.plan.parallelism import sp_size
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 KEYS = (TRAIN, MICRO, STEPS)

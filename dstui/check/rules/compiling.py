@@ -72,7 +72,7 @@ def sequence_pass(c: Context) -> Problems:
 
 @rule("DS222", "error", when="run", says="The AutoTP compile pass cannot yet be combined", source="runtime/engine.py:5843", since="0.19.8")
 def passes(c: Context) -> Problems:
-    """The AutoTP pass with another."""
+    """The AutoTP pass combined with another pass."""
     chosen = c.value("compile.passes")
     if c.on(ON) and isinstance(chosen, list) and "autotp" in chosen and len(set(chosen)) > 1:
         yield c.problem(

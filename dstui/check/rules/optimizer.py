@@ -202,7 +202,7 @@ def arguments(known: Release, kind: str) -> frozenset[str]:
 
 @rule("DS083", "error", when="initialize", says="got an unexpected keyword argument", source=f"{ENGINE}:2493")
 def unknown_argument(c: Context) -> Problems:
-    """An argument that the optimizer does not take."""
+    """An argument that the optimizer does not accept."""
     kind = built_as(c)
     if not kind or script_builds(c) or not isinstance(c.written(PARAMS), Mapping):
         return

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan, write
+from dstui.plan.accelerate_keys import PARALLELISM, SIZE, sp_size
 from dstui.plan.finding import Fix
-from dstui.plan.parallelism import PARALLELISM, SIZE, sp_size
 from dstui.plan.scalars import resolve
 
 TENSOR, EXPERT = "tensor_parallel", "expert_parallel"

@@ -329,7 +329,7 @@ def old_and_new_name(c: Context) -> Problems:
 
 @rule("DS046", "warning", says="is deprecated", source="runtime/zero/config.py:199-207")
 def old_name_without_effect(c: Context) -> Problems:
-    """A deprecated key whose value DeepSpeed does not use any more."""
+    """A deprecated key whose value DeepSpeed no longer uses."""
     for key in deprecated_keys(c.release):
         if c.has(key.path) and not key.carried_over and key.replacement:
             message = f"{key.name} has no effect any more: use pin_memory in offload_param and offload_optimizer"

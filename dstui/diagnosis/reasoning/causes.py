@@ -87,7 +87,7 @@ def roots(context: FailureContext) -> list[Hit]:
     hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _counts(context, hit)] + context.deaths()
     stop = _first_stop(context)
     hits = [hit for hit in hits if not WARNED.search(hit.text)] or ([] if stop else hits)
-    hits = _since_the_start(context, uncaught(context, _of_the_last_run(context, hits)))
+    hits = _since_the_start(context, uncaught(context, _in_last_run(context, hits)))
     if stop is None:
         return hits
     if _went_on(context, stop):
@@ -105,7 +105,7 @@ def _went_on(context: FailureContext, stop: Hit) -> bool:
     return len(context.found.files) == 1 and not context.bad_ends and bool(errors) and stop.at[1] - max(errors) > LONG_AFTER
 
 
-def _of_the_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
+def _in_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     """Return the hits without those of earlier runs in the same file, whose launcher had ended."""
     if len(context.found.files) > 1 or context.found.several_nodes:
         return hits
@@ -209,7 +209,7 @@ def _same_process(hit: Hit, other: Hit) -> bool:
 def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: bool) -> Confidence:
     signature = first.signature
     if signature.id == "USER-PY":
-        return _of_the_script(first)
+        return _script_confidence(first)
     if signature.id == "SIGBUS-SHM" and not any("us error" in hit.text or "shared memory" in hit.text for hit in hits):
         return "medium"  # the signal alone: a mapped file on a full disk causes it too
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # only from its place
@@ -235,7 +235,7 @@ def _matching(hit: Hit) -> list[Sign]:
     return [sign for sign in hit.signature.all_signs() if sign.matches(hit.text)]
 
 
-def _of_the_script(hit: Hit) -> Confidence:
+def _script_confidence(hit: Hit) -> Confidence:
     """Return how sure it is that an exception with an unknown message is the script's own fault.
 
     A programming error in the script's own line is. If a library raised it and its message suggests another cause, it is a guess.
@@ -251,11 +251,11 @@ def _of_the_script(hit: Hit) -> Confidence:
 def _first_stop(context: FailureContext) -> Hit | None:
     """Return the first message about a stop that was not itself a consequence."""
     stops = [hit for hit in context.found.hits if hit.signature.role == "stop" and not _consequence(context, hit)]
-    stops = [stop for stop in stops if not _of_an_earlier_run(context, stop)]
+    stops = [stop for stop in stops if not _is_from_earlier_run(context, stop)]
     return min(stops, key=context.order) if stops else None
 
 
-def _of_an_earlier_run(context: FailureContext, stop: Hit) -> bool:
+def _is_from_earlier_run(context: FailureContext, stop: Hit) -> bool:
     """Return whether an exception ended a program so long after a stop that it must belong to another run in the same file."""
     if len(context.found.files) > 1 or context.found.several_nodes:
         return False

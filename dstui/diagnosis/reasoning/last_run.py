@@ -91,7 +91,7 @@ def _ends(found: Findings) -> list[End]:
     unlabelled = not found.agents and not found.labelled and all(hit.rank in (None, 0) for hit in found.hits)
     one = found.writer is not None or (unlabelled and found.world in (None, 1))
     known = [
-        End(hit.at[1], launcher := _of_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop", _gone(hit))
+        End(hit.at[1], launcher := _is_from_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop", _gone(hit))
         for hit in found.hits
         if _ended(hit)
     ]
@@ -121,7 +121,7 @@ def _follows(hit: Hit) -> bool:
     return hit.signature.role in FOLLOWS and hit.signature.id != "CHILD-FAILED"
 
 
-def _of_launcher(hit: Hit) -> bool:
+def _is_from_launcher(hit: Hit) -> bool:
     raised = hit.raised
     return hit.signature.role == "stop" or (raised is not None and (raised.in_launcher or raised.process is not None))
 
@@ -151,9 +151,9 @@ def _last_of_another_job(found: Findings) -> int:
 
 
 def _last_report_of_lsf(found: Findings) -> int:
-    """Return the line of the last failed job's report above the report of one that ended with 0; 0 if there is none."""
-    done = max((end.at[1] for end in found.ends if LSF_DONE.match(end.text)), default=0)
-    return max((end.at[1] for end in found.ends if end.at[1] < done and OF_LSF.match(end.text)), default=0)
+    """Return the line of LSF's last report but one, which ends an earlier job's text; 0 if there are not two."""
+    reports = sorted(end.at[1] for end in found.ends if LSF_DONE.match(end.text) or OF_LSF.match(end.text))
+    return reports[-2] if len(reports) > 1 else 0
 
 
 def _something_else_runs(found: Findings, end: End, quiet: int, tail: Sequence[str]) -> bool:

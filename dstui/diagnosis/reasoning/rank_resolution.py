@@ -31,11 +31,11 @@ def resolve(found: Findings) -> Findings:
     """Return the findings with the ranks that follow from local numbers, srun's tasks, and ends reported in the same line."""
     found = replace(found, hits=tuple(_ranked(hit, found.writer) for hit in found.hits))  # unlabelled lines in a rank's own log
     if (first := first_of_host(found)) is not None:
-        found = _of_local_numbers(found, first)
+        found = _resolve_local_ranks(found, first)
     if tasks_are_ranks(found):
         ends = tuple(end if end.rank is not None else replace(end, rank=end.exit.task) for end in found.ends)
         found = replace(found, hits=tuple(_ranked(hit, hit.task) for hit in found.hits), ends=ends)
-    found = _of_the_speaker(found)
+    found = _resolve_continued_messages(found)
     in_line = {end.at: end.rank for end in found.ends if end.rank is not None}
     return replace(found, hits=tuple(_ranked(hit, in_line.get(hit.at)) for hit in found.hits))
 
@@ -45,7 +45,7 @@ def _ranked(hit: Hit, rank: int | None) -> Hit:
     return hit if rank is None or hit.rank is not None else replace(hit, rank=rank)
 
 
-def _of_local_numbers(found: Findings, first: int) -> Findings:
+def _resolve_local_ranks(found: Findings, first: int) -> Findings:
     """Return the findings with ranks that follow from local ones and the rank of the host's first process."""
     hits, ends, spoke = list(found.hits), list(found.ends), set(found.spoke)
     for index, hit in enumerate(hits):
@@ -61,7 +61,7 @@ def _of_local_numbers(found: Findings, first: int) -> Findings:
     return replace(found, hits=tuple(hits), ends=tuple(ends), spoke=frozenset(spoke))
 
 
-def _of_the_speaker(found: Findings) -> Findings:
+def _resolve_continued_messages(found: Findings) -> Findings:
     """Return the findings with the rank of a message's first line in its further lines."""
     speaker: Hit | None = None
     hits = list(found.hits)

@@ -90,13 +90,13 @@ def link_broke(context: FailureContext) -> Verdict | None:
     """Decide for a broken link if a rank lost it and torchrun had to end all others: they were alive, so no death broke it."""
     lost = _lost(context)
     alive = context.found.closing and context.found.closing + len({hit.rank for hit in lost} - {None}) >= len(context.ranks)
-    return _of_the_link(lost) if lost and alive and not context.found.several_nodes else None
+    return _link_verdict(lost) if lost and alive and not context.found.several_nodes else None
 
 
 def link_lost(context: FailureContext) -> Verdict | None:
     """Decide for a lost link if nothing else is known and no silent rank can have been the peer."""
     lost = _lost(context)
-    return _of_the_link(lost) if lost and not context.silent() and not context.ended_well else None
+    return _link_verdict(lost) if lost and not context.silent() and not context.ended_well else None
 
 
 def _lost(context: FailureContext) -> list[Hit]:
@@ -105,7 +105,7 @@ def _lost(context: FailureContext) -> list[Hit]:
     return sorted((hit for hit in hits if hit.signature.id == "NCCL-REMOTE" or RENDEZVOUS.search(hit.text)), key=context.order)
 
 
-def _of_the_link(lost: list[Hit]) -> Verdict:
+def _link_verdict(lost: list[Hit]) -> Verdict:
     return Verdict(BY_ID[LINKS[lost[0].signature.id]], "low", lost, lost[0].rank)
 
 

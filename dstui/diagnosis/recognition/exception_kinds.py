@@ -202,10 +202,10 @@ def cause_of(raised: Raised, text: str) -> str:
         return "IMPORT-OTHER"
     if to_be_written(raised):
         return "USER-PY"
-    if raised.deepest.of_library and AGED.search(text):
+    if raised.deepest.in_library and AGED.search(text):
         return "IMPORT-AGED"
     if raised.name in PROGRAMMING:
         passed_on = raised.deepest.function in PASSES_ON or "forward()" in text
-        library = raised.name == "TypeError" and raised.deepest.of_library and not passed_on
+        library = raised.name == "TypeError" and raised.deepest.in_library and not passed_on
         return "IMPORT-CALL" if library and WRONG_CALL.search(text) else "USER-PY"
     return next((kind.cause for kind in KINDS if kind.fits(raised, text)), "USER-PY")

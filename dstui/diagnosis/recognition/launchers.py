@@ -87,7 +87,7 @@ def world_in(text: str) -> int | None:
         return _slots(_decoded(found[1]))
     if found := SLOTS.search(text):
         return _slots(found[1].replace("'", '"'))
-    return _of_command(text)
+    return _count_of_command(text)
 
 
 def introduced(text: str) -> int | None:
@@ -104,7 +104,7 @@ def first_of_node(text: str) -> int | None:
     return int(node[1]) * int(each[1]) if node and each else None
 
 
-def _of_command(text: str) -> int | None:
+def _count_of_command(text: str) -> int | None:
     """Return the number of processes that a command line requests: all, or those of a node times the nodes."""
     if found := DS_NODE.search(text):
         return min(int(found[1]) * int(found[2]), MOST)

@@ -201,14 +201,14 @@ class Scanner:
         if when := time_of(label.text) or time_of(line):
             self._time[key] = when
         if shape.facts:
-            ignoring, of_tracker = trace.ignoring, trace.of_tracker
+            ignoring, in_tracker = trace.ignoring, trace.in_tracker
             if HEADER in line and len(self.found.loops) < MOST_LOOPS:
                 self.found.loops.update(activity.shape(one) for one in above if activity.NUMBER.search(one))
             raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
             if trace.announced:
                 self.shapes.expect(trace.announced)
             self.found.tracebacks += HEADER in label.text and not ignoring and not trace.logged
-            if raised is not None and of_tracker:
+            if raised is not None and in_tracker:
                 stream, ended = f"{place[0]}:{label.stream}", raised
                 self._survived(lambda hit: hit.stream == stream and _same_chain(hit, ended))
                 self.found.tracebacks -= not trace.logged
@@ -231,7 +231,7 @@ class Scanner:
         return f"{before[:HEADS]}\n{line[: line.index(HEADER)][:HEADS]}\n" if HEADER in line else ""
 
     def _label(self, line: str) -> Label:
-        """Return the labels of a line, also behind the prefix of this file."""
+        """Return the labels of a line, also after the file's prefix."""
         line, host = self._prefixes.stripped(line)
         if host is not None:
             label = self._label_of(line)
@@ -254,7 +254,7 @@ class Scanner:
             raised = self._inherited(raised, place, key)
             self._message[key] = (place[1], raised)
             self._announces[key] = place[1] if label.text.rstrip().endswith(":") else 0
-        of_message = raised or self._of_message(label.text, place, key)
+        of_message = raised or self._continued_exception(label.text, place, key)
         for sign, signature in signs:
             if sign.matches(label.text):
                 matched |= signature.role not in ("benign", "hint", "performance")
@@ -273,7 +273,7 @@ class Scanner:
             return raised
         return replace(outer, name=raised.name, chained=True)
 
-    def _of_message(self, text: str, place: Place, key: Key) -> Raised | None:
+    def _continued_exception(self, text: str, place: Place, key: Key) -> Raised | None:
         """Return the exception whose message continues in this line."""
         began, raised = self._message.get(key, (0, None))
         if (

@@ -74,7 +74,7 @@ class Frame:
     """Its line number in the log."""
 
     @property
-    def of_library(self) -> bool:
+    def in_library(self) -> bool:
         """Return whether it is outside of the user's own code."""
         return LIBRARY.search(self.file) is not None
 
@@ -181,7 +181,7 @@ class Traces:
             self._chained, self._wraps = True, CHAINED[1] in text
         elif frame := _frame(text, number):
             self._frame, self.at_frame, self.last_line, self._raises = frame, True, number, ""
-            if not frame.of_library:
+            if not frame.in_library:
                 self._own = frame
             self._launcher |= LAUNCHER.search(frame.file) is not None
             self._loader = LOADERS.get("/".join(frame.file.split("/")[-2:]) + f":{frame.function}", self._loader)
@@ -214,7 +214,7 @@ class Traces:
         return self._logged
 
     @property
-    def of_tracker(self) -> bool:
+    def in_tracker(self) -> bool:
         """Return whether the current traceback belongs to a tracker's own helper."""
         return self._tracker and not self._own.file
 
@@ -248,15 +248,15 @@ class Traces:
             name,
             self.chain,
             traced,
-            self.ignoring or self.of_tracker,
-            in_user_code=traced and bool(frame.file) and not frame.of_library,
+            self.ignoring or self.in_tracker,
+            in_user_code=traced and bool(frame.file) and not frame.in_library,
             in_launcher=self._launcher,
             clean=clean,
             place=self._loader if name == "FileNotFoundError" else "",
             own=self._own,
             deepest=frame,
             at_exit=self.ignoring and self._exiting,
-            of_destructor=self.ignoring or self.of_tracker,
+            of_destructor=self.ignoring or self.in_tracker,
             in_deepspeed=self._deepspeed,
             in_thread=self._thread,
             wraps=self._wraps,

@@ -85,7 +85,7 @@ def _last_words(context: FailureContext, count: int) -> list[str]:
 
 
 def _alike(verdict: Verdict) -> list[str]:
-    """Return causes with the same text, those first that this very text suggests too."""
+    """Return causes with the same text; those that the text also suggests come first."""
     signature, first = verdict.signature, verdict.hits[0] if verdict.hits else None
     named = list(signature.alike) if signature else []
     by_words = likely_causes(first.raised, first.text) if first is not None and first.raised is not None else ()

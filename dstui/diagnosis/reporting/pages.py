@@ -12,8 +12,8 @@ from dstui.site.installed import site_note
 
 KINDS = {
     "root": "failure",
-    "symptom": "failure: ranks that wait for another",
-    "quiet": "it ends well, and is not the run that was asked for",
+    "symptom": "failure: ranks wait for another one",
+    "quiet": "exits with 0, but is not the run that was meant",
     "hint": "a note beside a cause",
     "cascade": "follows from another failure, and is never the cause",
     "benign": "harmless",
@@ -25,7 +25,7 @@ UNNAMED = ("cascade", "benign", "hint", "performance", "success")
 """Roles that a diagnosis never reports as the cause of a failure."""
 DOCUMENT = """# Why runs end
 
-What `dstui diagnose` names, by its id; `dstui docs ID` shows the same beside the words by which it is known. Made from the signatures:
+The causes that `dstui diagnose` names, by id. `dstui docs ID` also shows the messages that identify it. Generated from the signatures:
 `dstui docs --causes > docs/causes.md`.
 """
 WIDTH = 110
@@ -58,7 +58,7 @@ def causes_document() -> str:
             f"**{signature.title}.**" if signature.answer else f"## {signature.id}\n\n**{signature.title}.** ({KINDS[signature.role]})",
         ]
         lines += [signature.cause] if signature.cause else []
-        lines += [f"\n- To tell: {signature.confirm}"] if signature.confirm else [""]
+        lines += [f"\n- To confirm: {signature.confirm}"] if signature.confirm else [""]
         lines += [f"- Fix: {way.text}" for way in signature.all_remedies()]
         lines += [f"- Could also be: {', '.join(signature.alike)}"] if signature.alike else []
         lines += [f"- At this site: {note}"] if not signature.answer and (note := site_note(signature.id)) else []

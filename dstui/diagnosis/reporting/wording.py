@@ -108,7 +108,7 @@ def named(one: str) -> str:
 def named_with_proof(one: str) -> str:
     """Return a possible cause with the fact that would prove it."""
     proof = BY_ID[one].confirm if one in BY_ID else ""
-    return f"{named(one)}. To tell: {proof}" if proof else f"{named(one)}."
+    return f"{named(one)}. To confirm: {proof}" if proof else f"{named(one)}."
 
 
 def _edit(patch: object) -> str:

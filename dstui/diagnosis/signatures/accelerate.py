@@ -11,13 +11,13 @@ SIGNATURES = (
     Signature(
         "GATHER16-RAISED",
         "root",
-        "ZeRO 3 may not gather the 16-bit weights that are to be saved",
-        "Accelerate's get_state_dict and save_model need whole weights, and the configuration does not allow to gather them.",
+        "ZeRO 3 is not configured to gather the 16-bit weights for saving",
+        "Accelerate's get_state_dict and save_model need complete weights, which the configuration does not gather.",
         ("Cannot get 16bit model weights because",),
         (
             GATHER,
             "zero3_save_16bit_model: true in the accelerate YAML",
-            "Or save_checkpoint, and zero_to_fp32.py makes whole weights of it later",
+            "Or save_checkpoint, and consolidate the weights later with zero_to_fp32.py",
         ),
         answer="GATHER16",
     ),
@@ -26,10 +26,10 @@ SIGNATURES = (
         "root",
         "The accelerate YAML sets what a ds_config.json sets already",
         "With deepspeed_config_file none of gradient_accumulation_steps, gradient_clipping, zero_stage, offload_optimizer_device, "
-        "offload_param_device, the two nvme paths, zero3_save_16bit_model and mixed_precision may stand in the YAML. The message "
-        "lists all nine, not those that stand there.",
+        "offload_param_device, the two nvme paths, zero3_save_16bit_model and mixed_precision may be in the YAML. The message "
+        "lists all nine, not those that are there.",
         ("the following accelerate config variables will be ignored",),
-        ("Remove those of the nine that are in the YAML: dstui check FILE names them", "Say the same in the ds_config.json"),
+        ("Remove those of the nine that are in the YAML: dstui check FILE names them", "Set the same values in the ds_config.json"),
     ),
     Signature(
         "ACCELERATE-DUMMY",
@@ -44,19 +44,19 @@ SIGNATURES = (
         ),
         (
             "An optimizer or scheduler in ds_config.json: accelerate.utils.DummyOptim and DummyScheduler in the script",
-            "None there: the script's own ones, or DummyScheduler(lr_scheduler_callable=…)",
+            "Without one: the script's own, or DummyScheduler(lr_scheduler_callable=…)",
         ),
     ),
     Signature(
         "ACCELERATE-HIDDEN",
         "root",
-        'Accelerate cannot fill "auto" in: the model tells no hidden_size',
+        'Accelerate cannot fill "auto" in: the model has no hidden_size',
         "reduce_bucket_size, stage3_prefetch_bucket_size and stage3_param_persistence_threshold follow from model.config.hidden_size.",
         (
             rx("hidden_size", r"(?:has neither|Can find neither) `?(?:model\.config\.)?hidden_size`?"),
             rx("Can't find `model.config` entry", r"Can't find `model\.config` entry"),
         ),
-        ('Numbers in the place of "auto" for the keys that the message names: H·H, 0.9·H·H and 10·H for a hidden size H',),
+        ('Replace "auto" by numbers for the keys that the message names: H·H, 0.9·H·H and 10·H for a hidden size H',),
     ),
     Signature(
         "ACCELERATE-BATCH",
@@ -66,7 +66,7 @@ SIGNATURES = (
         ("requires you to pass at least one of training or evaluation dataloaders",),
         (
             "A number for train_micro_batch_size_per_gpu in the configuration",
-            "Hand the data loader to the same accelerator.prepare() as the model",
+            "Pass the data loader to the same accelerator.prepare() as the model",
         ),
     ),
     Signature(
@@ -75,6 +75,6 @@ SIGNATURES = (
         'A key is "auto" that Accelerate does not fill in',
         "Other keys are legal as auto for the Trainer than for Accelerate; scheduler steps need a DummyScheduler with total_num_steps.",
         (rx("not found in kwargs", r"`\S+` not found in kwargs\. Please specify"),),
-        ("A number in the place of auto for the key that the message names: dstui check FILE --integration accelerate lists all of them",),
+        ("Replace auto by a number for the key that the message names: dstui check FILE --integration accelerate lists all of them",),
     ),
 )

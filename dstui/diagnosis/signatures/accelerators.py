@@ -63,7 +63,7 @@ SIGNATURES = (
             rx("HSA_STATUS_ERROR", r"HSA_STATUS_ERROR(?!_OUT_OF_RESOURCES)\w*"),  # ROCm
             rx("HIPBLAS_STATUS_", r"HIPBLAS_STATUS_(?!SUCCESS)\w+"),
         ),
-        ("Look into the kernel's log of that host (dmesg), and whether the device answers: rocm-smi, hl-smi, xpu-smi",),
+        ("Read the kernel's log of that host (dmesg), and check whether the device answers: rocm-smi, hl-smi, xpu-smi",),
         "dmesg of the host, at that moment.",
         sure=False,
         alike=("OOM-GPU", "CUDA-ILLEGAL", "DRIVER-OLD"),

@@ -56,7 +56,7 @@ SIGNATURES = (
     Signature(
         "CKPT-DISK",
         "root",
-        "The disk was full: there was no room for the checkpoint, or for what else was written",
+        "The disk was full: a checkpoint or another file could not be written",
         "Disk, inodes or quota are used up; a checkpoint with optimizer states takes 14 to 18 bytes per parameter.",
         (
             rx("[Errno ", r"\[Errno (?:28|122)\]"),
@@ -79,7 +79,7 @@ SIGNATURES = (
         "A folder cannot be written",
         "It belongs to another user, or the file system is mounted read-only on this host.",
         ("PermissionError", "Read-only file system", rx("[Errno ", r"\[Errno (?:13|30)\]")),
-        ("Choose a folder that every host may write",),
+        ("Choose a folder that every host can write to",),
         "touch FOLDER/x, on the host that failed.",
         explains=("CONTAINER",),
         sure=False,
@@ -118,9 +118,9 @@ SIGNATURES = (
         "CKPT-LATEST",
         "quiet",
         "There was no checkpoint to resume from: training began from the start",
-        "load_checkpoint only warns where the folder has no file `latest`, and returns (None, None).",
+        "load_checkpoint only warns if the folder has no file `latest`, and returns (None, None).",
         ("Unable to find latest file at",),
-        ("Give the folder that holds `latest`, or the tag of the checkpoint", "Let the script stop where load_checkpoint returns None"),
+        ("Give the folder that holds `latest`, or the tag of the checkpoint", "Let the script stop if load_checkpoint returns None"),
         "ls of the folder: latest, global_step*",
         alike=("CKPT-FOLDER",),
         source="deepspeed/runtime/engine.py:load_checkpoint",
@@ -155,7 +155,7 @@ SIGNATURES = (
             Remedy(
                 "Gather them when saving", patches.setting("deepspeed.zero_optimization.stage3_gather_16bit_weights_on_model_save", True)
             ),
-            "zero_to_fp32.py makes whole weights of the checkpoint that is there",
+            "zero_to_fp32.py consolidates the weights of the existing checkpoint",
         ),
         "A pytorch_model.bin of a few hundred kilobytes.",
         source="deepspeed/runtime/engine.py:save_16bit_model",

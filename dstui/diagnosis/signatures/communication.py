@@ -61,7 +61,7 @@ SIGNATURES = (
         ("ncclInvalidUsage", rx("invalid usage", r"invalid usage \(run with NCCL_DEBUG")),
         (
             "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything else",
-            Remedy("Let NCCL say more", patches.environment("NCCL_DEBUG", "INFO")),
+            Remedy("Let NCCL log more", patches.environment("NCCL_DEBUG", "INFO")),
         ),
         "The line after `Last error:`.",
         sure=False,
@@ -74,7 +74,7 @@ SIGNATURES = (
         "A CUDA call inside NCCL failed",
         "Often no memory left, a GPU that is not there, or an old driver; the line after `Last error:` says which.",
         ("ncclUnhandledCudaError", "unhandled cuda error"),
-        (Remedy("Let NCCL say more", patches.environment("NCCL_DEBUG", "INFO")),),
+        (Remedy("Let NCCL log more", patches.environment("NCCL_DEBUG", "INFO")),),
         "The line after `Last error:`.",
         sure=False,
         alike=("OOM-GPU", "NCCL-DUP-GPU", "DRIVER-OLD"),
@@ -82,7 +82,7 @@ SIGNATURES = (
     Signature(
         "INIT-HANG-NET",
         "root",
-        "NCCL took the wrong network interface, or found none",
+        "NCCL chose the wrong network interface, or found none",
         "A bridge of Docker, the loopback or a management network cannot carry the ranks' traffic.",
         (
             rx("Bootstrap : Using", r"Bootstrap : Using (?:\[0\])?(?:docker0|virbr|veth)\S*"),
@@ -123,8 +123,8 @@ SIGNATURES = (
         "The network between two hosts (refused, timed out), /dev/shm, or a limit on files or locked memory.",
         ("ncclSystemError", "unhandled system error", rx("internal error", r"NCCL Error 3: internal error")),
         (
-            Remedy("Let NCCL say more", patches.environment("NCCL_DEBUG", "INFO")),
-            "Where all ranks of one host show it, look at that host and its network",
+            Remedy("Let NCCL log more", patches.environment("NCCL_DEBUG", "INFO")),
+            "If all ranks of one host show it, look at that host and its network",
         ),
         "The lines `NCCL WARN` and `Last error:` above.",
         explains=("RDZV-TIMEOUT",),
@@ -184,7 +184,7 @@ SIGNATURES = (
     Signature(
         "Z3-HANG-MOE",
         "root",
-        "Ranks took different ways through a module under ZeRO 3",
+        "Ranks took different paths through a module under ZeRO 3",
         "Experts or branches that only some ranks enter gather parameters that the others do not.",
         ("A module has unknown inputs or outputs type",),
         (
@@ -200,7 +200,7 @@ SIGNATURES = (
         "TOKENISE-TIMEOUT",
         "symptom",
         "Rank 0 prepared data for longer than the others wait",
-        "The others stand in a collective, which gives up after 10 or 30 minutes.",
+        "The others wait in a collective, which gives up after 10 or 30 minutes.",
         (),
         ("Prepare the data before the run; or a longer timeout (ddp_timeout, init_distributed(timeout=…))",),
         "The last line of rank 0 is a progress bar of the data set.",
@@ -221,7 +221,7 @@ SIGNATURES = (
         ),
         (
             "Find what the ranks behind were doing: py-spy dump, or the flight recorder (TORCH_FR_BUFFER_SIZE)",
-            "A longer timeout, where they only needed more time",
+            "A longer timeout, if they only needed more time",
         ),
         "The table of last enqueued work per rank.",
         explains=("SIGABRT", "GLOO-TIMEOUT"),
@@ -231,7 +231,7 @@ SIGNATURES = (
     Signature(
         "RDZV-TIMEOUT",
         "symptom",
-        "A rank never came to the rendezvous",
+        "A rank never joined the rendezvous",
         "It died before, has another master address, or a firewall is between them.",
         (
             rx("waiting for clients", r"Timed out after \d+ seconds waiting for clients"),
@@ -254,7 +254,7 @@ SIGNATURES = (
         "GLOO-CONNECT",
         "symptom",
         "A rank could not connect to another one (gloo)",
-        "The other one does not exist yet or no more, a firewall is between them, or gloo took an interface that does not lead there.",
+        "The other one has not started or has ended, a firewall is between them, or gloo chose an interface that does not lead there.",
         (
             rx(
                 "gloo/transport/tcp/",
@@ -273,7 +273,7 @@ SIGNATURES = (
         "GLOO-TIMEOUT",
         "symptom",
         "A collective between CPUs timed out: some rank did not take part",
-        "The rank that reports it waited; another one is stuck, or gone another way.",
+        "The rank that reports it waited; another one is stuck, or took another branch.",
         (
             rx("Timed out waiting", r"Timed out waiting \d+ms for (?:recv|send) operation"),
             rx("monitoredBarrier", r"failed to pass monitoredBarrier"),

@@ -89,14 +89,14 @@ SIGNATURES = (
         "DeepSpeed has no optimizer or scheduler of that name",
         "Its own schedulers are WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle and LRRangeTest.",
         ("is not a supported DeepSpeed Optimizer", "does not recognize LR scheduler"),
-        (Remedy("Take the scheduler that is meant", patches.known_scheduler), CHECK),
+        (Remedy("Use the intended scheduler", patches.known_scheduler), CHECK),
         source="deepspeed/runtime/engine.py:_scheduler_from_config",
     ),
     Signature(
         "CONFIG-ASSERT",
         "root",
         "Two parts of the configuration exclude each other",
-        "A feature needs another ZeRO stage or precision, or the key is gone in this version; the message names it.",
+        "A feature needs another ZeRO stage or precision, or the key was removed in this version; the message names it.",
         (
             rx("master_weights_and_grads", r"(?i)(?:bf16|fp16)_master_weights_and_grads.*(?:only supported|requires)"),
             rx("bf16_optimizer_states", r"bf16_optimizer_states.*(?:only supported|requires)"),
@@ -127,7 +127,7 @@ SIGNATURES = (
         (rx("predict_with_generate", r"Error: .*predict_with_generate\W.*incompatible with DeepSpeed ZeRO-3"),),
         (
             Remedy("ZeRO 2 for this run, if the model fits", patches.setting("deepspeed.zero_optimization.stage", 2)),
-            "predict_with_generate: false, and a run of its own for the generation",
+            "predict_with_generate: false, and a separate run for the generation",
         ),
         "The same command with predict_with_generate: false.",
         explains=("CONFIG-ASSERT",),
@@ -161,7 +161,7 @@ SIGNATURES = (
             "Please correct the following DeepSpeed config values that mismatch TrainingArguments",
             rx(" vs hf ", r"^(?:\w*Error: )?- ds \S+=.* vs hf \S+="),
         ),
-        (Remedy('Write "auto" where the Trainer knows the value', patches.trainer_values), CHECK),
+        (Remedy('Write "auto" if the Trainer knows the value', patches.trainer_values), CHECK),
         source="transformers/integrations/deepspeed.py:trainer_config_finalize",
     ),
     Signature(
@@ -190,7 +190,7 @@ SIGNATURES = (
     Signature(
         "DTYPE-UNSUPPORTED",
         "root",
-        "This GPU has no arithmetic of that type",
+        "This GPU does not support that data type",
         "bf16 needs compute capability 8.0 (Ampere) or newer.",
         (
             rx("Your setup doesn't support bf16/gpu", r"support bf16/gpu(?!.*use_cpu)"),
@@ -220,7 +220,7 @@ SIGNATURES = (
             rx("divisible by", r"heads?\b.{0,60}divisible by.{0,40}(?:parallel|world|GPUs|ranks|\b[stp]p\b)"),
             rx("divisible by", r"not divisible by (?:tensor|pipeline|sequence|expert|world|the number of)"),
         ),
-        ("Take sizes whose product divides the number of ranks",),
+        ("Choose sizes whose product divides the number of ranks",),
         alike=("CONFIG-ASSERT",),
         confirm="The product of the parallel sizes, against the number of ranks.",
         explains=("PARALLEL-BATCH",),
@@ -231,7 +231,7 @@ SIGNATURES = (
         "A size does not divide by the number of ranks, or of parallel groups",
         "Global batch, layers, heads or samples are divided into equal parts for the ranks.",
         (rx("divisible by", r"divisible by .{0,60}(?:parallel|world.?size|number of (?:GPUs|ranks|processes))"),),
-        ("Take sizes that divide by the numbers in the message",),
+        ("Choose sizes that divide by the numbers in the message",),
         "The numbers in the message.",
         sure=False,
         alike=("BATCH-ASSERT", "CONFIG-ASSERT"),
@@ -242,7 +242,7 @@ SIGNATURES = (
         "quiet",
         "No rank has read this Plan's ds_config.json: it was not trained as in the Plan, or without DeepSpeed altogether",
         "A script finds the file only through its arguments ({ds_config}), DSTUI_DS_CONFIG in its environment or, with accelerate, "
-        "through what accelerate launch would have set. It succeeded with what it has itself.",
+        "through what accelerate launch would have set. It succeeded with its own configuration.",
         (),
         ("Check how the script passes its configuration to deepspeed.initialize, the Trainer or Accelerator",),
         "The file was never opened between the launch and the end of the job.",

@@ -18,6 +18,17 @@ SIGNATURES = (
         source="deepspeed/ops/adam/cpu_adam.py:__init__",
     ),
     Signature(
+        "ENGINE-DEAD",
+        "cascade",
+        "vLLM's server or client reports that its engine's process ended",
+        signs=(
+            "EngineCore encountered an issue. See stack trace",
+            "Engine core initialization failed. See root cause above",
+            "Engine process failed to start. See stack trace for the root cause",
+        ),
+        alike=("OOM-GPU", "KILLED-UNKNOWN"),
+    ),
+    Signature(
         "NCCL-REMOTE",
         "cascade",
         "A peer of this rank is gone (NCCL)",

@@ -12,7 +12,7 @@ SIGNATURES = (
     Signature(
         "KILLED-UNKNOWN",
         "root",
-        "A rank was killed (SIGKILL), and nothing proves by whom",
+        "A rank was killed (SIGKILL), and nothing shows by whom",
         "The kernel does it when memory runs out, without a message in the log; so can a person or a scheduler.",
         (
             rx("Killed", r"^(?:.*: line \d+: +\d+ )?Killed(?=\W*$| {2,}|: \d| python)"),
@@ -20,7 +20,7 @@ SIGNATURES = (
             rx("Killed", r"(?:(?:it/s|s/it)[^]\[]{0,300}\] *|\d)Killed$"),
             rx("Killed", r"^make: \*\*\* \[.*\] Killed"),
         ),
-        ("Look for the kernel's word: dmesg | grep -i oom, or oom_kill in the cgroup's memory.events",),
+        ("Look for the kernel's messages: dmesg | grep -i oom, or oom_kill in the cgroup's memory.events",),
         "oom_kill in the cgroup's memory.events, before and after.",
         alone=True,
         sure=False,
@@ -29,7 +29,7 @@ SIGNATURES = (
     Signature(
         "HOST-LOST",
         "root",
-        "A host could not be reached any more, and the job was given up",
+        "A host could no longer be reached, and the job was given up",
         "It went down, was removed, or its network is cut: the other ranks silently waited for its ranks.",
         remedies=(
             "ping the host, and look at its console: start it again, or take it out of cluster.hosts",
@@ -74,10 +74,10 @@ SIGNATURES = (
     Signature(
         "VLLM-WORKER",
         "root",
-        "A worker of vLLM died without a word of why",
+        "A vLLM worker died without a message",
         "Its process is gone: killed for memory, by a person or a scheduler, or crashed in native code. vLLM interrupts the program then.",
         (rx("died unexpectedly, shutting down", r"Worker proc \S+ died unexpectedly, shutting down executor"),),
-        ("VLLM_LOGGING_LEVEL=DEBUG, and the worker's own lines above; look for the kernel's word: dmesg | grep -i oom",),
+        ("VLLM_LOGGING_LEVEL=DEBUG, and the worker's own lines above; look for the kernel's messages: dmesg | grep -i oom",),
         "dmesg -T | grep -iE 'out of memory|killed process|segfault'",
         explains=("CTRL-C",),
         sure=False,
@@ -89,7 +89,7 @@ SIGNATURES = (
         "SIGSEGV",
         "root",
         "A rank crashed in native code (segmentation fault)",
-        "Libraries that do not fit together, an op built for another machine, a broken plug-in of NCCL.",
+        "Incompatible libraries, an op built for another machine, a broken plug-in of NCCL.",
         (
             rx("Segmentation fault", r"Segmentation fault(?! (?!in\b|at\b|is\b|was\b|encountered|detected|occurred|received)[a-z])"),
             rx("segmentation fault", r"segmentation fault +\(core dumped\)|^\[\d+\].*segmentation fault"),
@@ -117,7 +117,7 @@ SIGNATURES = (
     Signature(
         "SIGABRT",
         "root",
-        "Native code gave up (abort)",
+        "Native code aborted",
         "A check in C++ failed: the line `what():`, or the one before the abort, says which.",
         (
             "Fatal Python error: Aborted",
@@ -162,7 +162,7 @@ SIGNATURES = (
         "PyTorch reached a state that it considers impossible: a bug in PyTorch, or a consequence of an earlier error.",
         (rx("INTERNAL ASSERT FAILED", r"INTERNAL ASSERT FAILED at "),),
         ("Search for the file and line of the message among PyTorch's issues; try another release, or without what the message names",),
-        "The same with another release of PyTorch.",
+        "The same run with another release of PyTorch.",
         sure=False,
         alike=("IMPORT-VERSION", "CUDA-ILLEGAL"),
         answer="USER-PY",
@@ -232,7 +232,7 @@ SIGNATURES = (
             rx("walltime", r"job killed: walltime \d+ exceeded limit"),
             rx("DeadlineExceeded", r"(?:[Rr]eason:?\s+|reason=)\"?DeadlineExceeded"),
         ),
-        ("A checkpoint in time (#SBATCH --signal=B:USR1@600), and a job that resumes",),
+        ("Save a checkpoint in time (#SBATCH --signal=B:USR1@600), and resume in the next job",),
         alone=True,
     ),
     Signature(
@@ -272,7 +272,7 @@ SIGNATURES = (
             "closing signal SIGHUP",
             rx("Hangup", r"^(?:.*: line \d+: +\d+ )?Hangup\b"),
         ),
-        ("dstui --headless --detach, or a launch from dstui's screens, lives on without the terminal",),
+        ("dstui --headless --detach, or a launch from dstui's screens, continues without the terminal",),
         alone=True,
         confirm="Whether the terminal or the ssh connection ended at that time.",
     ),

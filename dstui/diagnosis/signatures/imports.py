@@ -59,7 +59,7 @@ SIGNATURES = (
     Signature(
         "IMPORT-VERSION",
         "root",
-        "Two packages do not fit together",
+        "Two packages are incompatible",
         "A name or an argument that the program uses has moved in the installed version of a library.",
         (
             rx("cannot import name", r"cannot import name (?!.* from '(?:torch|deepspeed)[.'])"),
@@ -100,8 +100,8 @@ SIGNATURES = (
             rx("conflicting dependencies", r"because these package versions have conflicting dependencies"),
         ),
         (
-            "Take the release of the package in `from …` that the other one was written for: its requirements.txt or setup.py names it",
-            "Upgrade both, where neither is pinned: pip install -U",
+            "Install the release of the package in `from …` that the other one was written for: its requirements.txt or setup.py names it",
+            "Upgrade both, if neither is pinned: pip install -U",
         ),
         "pip check, and the versions that the script's authors name.",
         sure=False,
@@ -110,8 +110,8 @@ SIGNATURES = (
     Signature(
         "IMPORT-OTHER",
         "root",
-        "An import failed, of something that is installed",
-        "The package is installed but cannot be imported: its importer expects another release, or one of its parts is broken.",
+        "An installed package could not be imported",
+        "The importing code expects another release, or a part of the package is broken.",
         remedies=(
             "Import it alone: python -c 'import NAME' shows the first error",
             "Install the set of versions that the program was written for",
@@ -123,7 +123,7 @@ SIGNATURES = (
     Signature(
         "IMPORT-CIRCULAR",
         "root",
-        "Modules of the program import each other in a circle",
+        "Modules of the program import each other circularly",
         "One of them is asked for a name before it has reached the line that defines it.",
         (
             rx(
@@ -133,7 +133,7 @@ SIGNATURES = (
             ),
         ),
         (
-            "Move one of the two imports into the function that needs it, or what both need into a module of its own",
+            "Move one of the two imports into the function that needs it, or move what both need into a separate module",
             "A file of yours that is named like a package hides that package: rename it",
         ),
         "python -X importtime -c 'import NAME' 2>&1 | tail -20, in the folder of the script: the order of the imports.",
@@ -145,7 +145,7 @@ SIGNATURES = (
     Signature(
         "IMPORT-CALL",
         "root",
-        "One library calls another with arguments that the installed release does not take",
+        "One library calls another with arguments that the installed release does not accept",
         "The two releases do not belong together: one of them was upgraded, or pinned, without the other.",
         remedies=("Install the set of versions that the program was written for; pip install -U of the library that calls often does",),
         sure=False,
@@ -155,7 +155,7 @@ SIGNATURES = (
     Signature(
         "IMPORT-AGED",
         "root",
-        "A library refuses what another release of it takes",
+        "A library refuses what another release of it accepts",
         "The code was written for an older or a newer release than the one that is installed; the message says since when.",
         remedies=("Install the release that the code was written for, or change the call as the message says",),
         confirm="pip show of the library, against the release in the message.",
@@ -167,7 +167,7 @@ SIGNATURES = (
         "IMPORT-WRAPPED",
         "root",
         "A part of transformers could not be imported",
-        "Transformers imports its parts late and reports a failed import in its own words: the line after them is the reason.",
+        "Transformers imports its modules lazily and reports a failed import itself: the next line is the reason.",
         (rx("Failed to import", r"Failed to import \S+ because of the following error"),),
         ("Read the line after it, and the traceback above: the package that it names is missing, or of another release",),
         sure=False,

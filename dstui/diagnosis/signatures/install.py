@@ -87,7 +87,7 @@ SIGNATURES = (
             rx("error: command '", r"error: command '\S*(?:gcc|g\+\+|nvcc|ninja|clang|c\+\+|cc)\S*' failed with exit"),
             rx("Failed to find C compiler", r"Failed to find C compiler"),
         ),
-        ("Read the first error of the compiler; nvcc, g++ and PyTorch must fit together", "Take a wheel that is built already"),
+        ("Read the first error of the compiler; nvcc, g++ and PyTorch must fit together", "Use a prebuilt wheel"),
         "The first line with `error:` above the failure.",
         explains=("PYTHON-H", "GCC-VERSION", "LD-CURAND", "NO-NVCC"),
         sure=False,
@@ -107,7 +107,7 @@ SIGNATURES = (
     Signature(
         "GCC-VERSION",
         "root",
-        "The C++ compiler does not fit",
+        "The C++ compiler is not supported",
         "nvcc refuses this gcc, or the gcc is too old for PyTorch's headers.",
         (
             "unsupported GNU version",
@@ -118,7 +118,7 @@ SIGNATURES = (
             "C++17 or later compatible compiler is required",
             rx("#error", r"#error -- unsupported"),
         ),
-        ("Set CC and CXX to a gcc that nvcc and PyTorch take (conda install gxx_linux-64)",),
+        ("Set CC and CXX to a gcc that nvcc and PyTorch accept (conda install gxx_linux-64)",),
         "gcc --version against the table of nvcc's release notes.",
         alone=True,
         alike=("CUDA-MISMATCH",),
@@ -127,7 +127,7 @@ SIGNATURES = (
         "LD-CURAND",
         "root",
         "A CUDA library is missing at link time",
-        "CUDA's libraries from pip wheels have no names to link with, or CUDA_HOME is incomplete.",
+        "CUDA's pip wheels lack the library names that the linker needs, or CUDA_HOME is incomplete.",
         (rx("cannot find -l", r"cannot find -l(?:curand|cudart|cublas|aio|cuda)"),),
         ("Install the toolkit's libraries with headers (cuda-libraries-dev), or set LIBRARY_PATH",),
         "ls $CUDA_HOME/lib64.",
@@ -221,7 +221,7 @@ SIGNATURES = (
     Signature(
         "BNB-CUDA",
         "root",
-        "bitsandbytes has no CUDA part that works here",
+        "bitsandbytes has no working CUDA build here",
         "It finds no build for this CUDA, no CUDA library, or no GPU, and its 8-bit and 4-bit types need one.",
         (
             rx("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU being available|CUDA being available)"),
@@ -255,7 +255,7 @@ SIGNATURES = (
     Signature(
         "WINDOWS",
         "root",
-        "DeepSpeed does not build on Windows itself",
+        "DeepSpeed does not build on native Windows",
         "Its sources need a POSIX system; only some releases have Windows wheels.",
         (
             rx("[WinError", r"\[WinError (?!126\b|127\b|1114\b|1455\b)\d+\]"),

@@ -23,7 +23,7 @@ SIGNATURES = (
     Signature(
         "MODULE-GONE",
         "root",
-        "Python does not find the module that it is to run (python -m)",
+        "Python does not find the module that it should run (python -m)",
         "The folder that holds it is not the one that the ranks start in, or the package is not installed there.",
         (rx("Error while finding module specification", r"Error while finding module specification for"),),
         ("Start from the folder that holds the package (job.workdir), or install it: pip install -e .",),
@@ -54,7 +54,7 @@ SIGNATURES = (
     Signature(
         "SCRIPT-GONE",
         "root",
-        "The shell does not find a script that it is to run",
+        "The shell does not find a script that it should run",
         "Its path is relative to another folder, or it is missing on that host.",
         (
             rx("No such file or directory", r"^(?:-?(?:ba|z|da)?sh|slurmstepd): (?:error: )?(?:line \d+: )?\S+\.(?:sh|py): No such file"),
@@ -93,7 +93,7 @@ SIGNATURES = (
         ),
         (
             "Activate the environment in the job's script too (source …/bin/activate), or name the interpreter by its full path",
-            "python -m torch.distributed.run in the place of torchrun, python -m accelerate.commands.launch in that of accelerate launch",
+            "python -m torch.distributed.run in place of torchrun, python -m accelerate.commands.launch in place of accelerate launch",
         ),
         "which torchrun accelerate python, in the job's own shell.",
         explains=("CONTAINER",),
@@ -121,7 +121,7 @@ SIGNATURES = (
         "FILE-GONE",
         "root",
         "A file that the job's script copies or unpacks is not there",
-        "Its path is wrong, or it is missing on this host: a step before was to fetch it, or another folder is mounted.",
+        "Its path is wrong, or it is missing on this host: an earlier step should have fetched it, or another folder is mounted.",
         (
             rx("annot stat", r"^(?:cp|mv|rsync|install): cannot stat .*: No such file"),
             rx("annot open", r"^tar: \S+: Cannot open: No such file"),
@@ -155,11 +155,12 @@ SIGNATURES = (
     Signature(
         "SUBMIT-REFUSED",
         "root",
-        "SLURM refused the job, so that nothing started",
+        "SLURM refused the job, so nothing started",
         "The partition, account, QOS or time limit does not allow it, or no node has what it asks for; SLURM's own words say which.",
         (
             rx("Batch job submission failed", r"sbatch: error: Batch job submission failed: "),
             rx("allocat", r"(?:srun|salloc): error: (?:Unable to allocate resources|Job submit/allocate failed): "),
+            rx("Unable to create step", r"srun: error: Unable to create step for job \d+: "),
         ),
         ("Ask for less, or for another partition, account or QOS (cluster.slurm): sinfo, sacctmgr show assoc user=$USER",),
         "sbatch --test-only with the same options, or dstui check, which asks SLURM.",
@@ -200,7 +201,7 @@ SIGNATURES = (
             rx("unbound variable", r"^\S+: line \d+: \w+: unbound variable"),
             rx("parameter null or not set", r"line \d+: \w+: parameter (?:null or )?not set"),
         ),
-        ("Fix the line that the message names; a Plan needs no shell script at all",),
+        ("Correct the line that the message names; a Plan needs no shell script at all",),
         "bash -n SCRIPT",
         sure=False,
         alike=("NO-SCRIPT", "REMOTE-ENV"),
@@ -222,7 +223,7 @@ SIGNATURES = (
             "$'\\r': command not found",
             rx("env: ", r"env: \W?(?:ba)?sh\\r"),
         ),
-        ("Mend the line; a Plan needs no shell script at all",),
+        ("Correct the line; a Plan needs no shell script at all",),
         launcher=True,
         alone=True,
         alike=("NO-SCRIPT", "REMOTE-ENV"),
@@ -265,8 +266,8 @@ SIGNATURES = (
     Signature(
         "LOCAL-RANK-DEFAULT",
         "root",
-        "The script takes itself for another local rank than it is",
-        "Its --local_rank has a default of 0, and only DeepSpeed's own launcher gives the argument; torchrun and MPI set LOCAL_RANK alone.",
+        "The script assumes a wrong local rank",
+        "Its --local_rank has a default of 0, and only DeepSpeed's own launcher gives the argument; torchrun and MPI only set LOCAL_RANK.",
         ("Mismatch in local rank setting, args.local_rank=",),
         ("parser.add_argument('--local_rank', type=int, default=-1) in the script: DeepSpeed then reads LOCAL_RANK",),
         explains=("USER-PY",),
@@ -289,7 +290,7 @@ SIGNATURES = (
             rx("Unrecognized options: ", r"^\W*Unrecognized options: \S"),  # tyro
             rx(".py: error: ", r"^\S+\.py: error: (?!unrecognized arguments: .*--local[-_]rank)"),
         ),
-        ("Mend job.args",),
+        ("Correct job.args",),
         alone=True,
         sure=False,
         answer="USER-PY",

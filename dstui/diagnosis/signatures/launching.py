@@ -10,7 +10,7 @@ SIGNATURES = (
         "HYDRA-CONFIG",
         "root",
         "Hydra refused the configuration or an override of the command line",
-        "Every rank reads the same configuration, so all of them say it and end with 1, without a traceback.",
+        "Every rank reads the same configuration, so all of them print the error and exit with 1, without a traceback.",
         (
             rx("Could not override", r"^Could not override '"),
             rx("is not in struct", r"Key '.*' is not in struct"),
@@ -22,7 +22,7 @@ SIGNATURES = (
             rx("hydra.errors.", r"^hydra\.errors\.(?:Missing|Config|Override)\w*(?:Exception|Error)"),
         ),
         (
-            "Mend the key that the message names; +KEY=VALUE adds one that the configuration does not have",
+            "Correct the key that the message names; +KEY=VALUE adds one that the configuration does not have",
             "HYDRA_FULL_ERROR=1 shows the whole traceback; --cfg job prints the configuration that is used",
         ),
         "python train.py --cfg job prints the configuration, or the same error.",
@@ -34,9 +34,9 @@ SIGNATURES = (
         "OMEGACONF",
         "root",
         "OmegaConf refused a key or a value of the configuration",
-        "A key that is not there, an interpolation that leads nowhere, or a value of another type than the structure has.",
+        "A missing key, an interpolation without a target, or a value of another type than in the structure.",
         (rx("omegaconf.errors.", r"^omegaconf\.errors\.\w+"),),
-        ("Mend the key that the message names after full_key; HYDRA_FULL_ERROR=1 shows the whole traceback",),
+        ("Correct the key that the message names after full_key; HYDRA_FULL_ERROR=1 shows the whole traceback",),
         "print(OmegaConf.to_yaml(cfg)) shows what the configuration is.",
         sure=False,
         alike=("CONFIG-PATH",),
@@ -59,7 +59,7 @@ SIGNATURES = (
     Signature(
         "HOSTFILE-IGNORED",
         "quiet",
-        "The hostfile was not found, so that only this machine trained",
+        "The hostfile was not found, so only this machine trained",
         "DeepSpeed warns and continues with the local GPUs if --hostfile names no file.",
         ("Hostfile not found, training on this machine only",),
         ("Give --hostfile a path that exists",),
@@ -70,7 +70,7 @@ SIGNATURES = (
         "NO-NUMACTL",
         "root",
         "numactl is not installed",
-        "DeepSpeed before 0.16 counts the CPUs' NUMA nodes with it, where no GPU is there and no LOCAL_SIZE is set.",
+        "DeepSpeed before 0.16 counts the CPUs' NUMA nodes with it, if there is no GPU and LOCAL_SIZE is not set.",
         ("No such file or directory: 'numactl'",),
         ("Install numactl, or set LOCAL_SIZE to the number of ranks of the host, as dstui does for its own launches",),
         launcher=True,
@@ -95,7 +95,7 @@ SIGNATURES = (
         "EXCLUDE-ALL",
         "root",
         "The filters leave no host",
-        "include, exclude or num_nodes take away everything that the hostfile has.",
+        "include, exclude or num_nodes exclude everything in the hostfile.",
         ("first_host = list(active_resources.keys())[0]", "No hosts left after applying include/exclude"),
         (Remedy("Drop the filters", patches.without("cluster.include", "cluster.exclude")),),
         launcher=True,
@@ -108,7 +108,7 @@ SIGNATURES = (
         "Several nodes were asked for, but there is no hostfile",
         "num_nodes needs a hostfile, which names them.",
         ("Num nodes is >1 but no extra nodes available via hostfile",),
-        (Remedy("Use the nodes that are there", patches.without("cluster.num_nodes")), "Name the hosts: cluster.hosts or cluster.hostfile"),
+        (Remedy("Use the available nodes", patches.without("cluster.num_nodes")), "Name the hosts: cluster.hosts or cluster.hostfile"),
         launcher=True,
         source="deepspeed/launcher/runner.py:main",
     ),
@@ -163,8 +163,8 @@ SIGNATURES = (
     Signature(
         "MASTER-ADDR",
         "root",
-        "The master's address could not be found out",
-        "`hostname -I` on the first host says nothing, or something else first.",
+        "The master's address could not be determined",
+        "`hostname -I` on the first host prints nothing, or another address first.",
         (
             "Unable to detect suitable master address",
             "Using IP address of  for node",
@@ -231,7 +231,7 @@ SIGNATURES = (
     Signature(
         "NO-GPU-QUIET",
         "quiet",
-        "No GPU was found, so that the CPU trained",
+        "No GPU was found, so the CPU trained",
         "DeepSpeed warns and continues if it finds no accelerator.",
         (
             rx(
@@ -241,7 +241,7 @@ SIGNATURES = (
         ),
         (
             "docker run --gpus all; a PyTorch wheel with CUDA; unset CUDA_VISIBLE_DEVICES",
-            "Where the CPU is meant: DS_ACCELERATOR=cpu says so",
+            "If the CPU is meant: set DS_ACCELERATOR=cpu",
         ),
         "nvidia-smi -L, and python -c 'import torch; print(torch.cuda.device_count())'",
         answer="NO-GPU",
@@ -251,7 +251,7 @@ SIGNATURES = (
         "INVALID-ORDINAL",
         "root",
         "A rank asks for a GPU that is not there",
-        "There are more ranks on the host than visible GPUs, or a number was counted past CUDA_VISIBLE_DEVICES.",
+        "There are more ranks on the host than visible GPUs, or an index exceeds CUDA_VISIBLE_DEVICES.",
         (
             "invalid device ordinal",
             "Invalid device id",
@@ -268,7 +268,7 @@ SIGNATURES = (
     Signature(
         "DRIVER-OLD",
         "root",
-        "The NVIDIA driver and PyTorch's CUDA do not fit",
+        "The NVIDIA driver and PyTorch's CUDA are incompatible",
         "The driver is older than the CUDA of the wheel, was upgraded without a reboot, or the wheel has no kernels for this GPU.",
         (
             "The NVIDIA driver on your system is too old",
@@ -286,7 +286,7 @@ SIGNATURES = (
     Signature(
         "TOOLCHAIN-AGE",
         "root",
-        "The CUDA tools that compile a kernel and the driver, or the GPU, are of different ages",
+        "The CUDA tools that compile a kernel and the driver, or the GPU, have incompatible versions",
         "A kernel was compiled for a newer CUDA than the driver or ptxas knows, or for a GPU that the compiler does not know.",
         (
             rx("--gpu-architecture", r"nvrtc: error: invalid value for --gpu-architecture"),

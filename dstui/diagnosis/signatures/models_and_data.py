@@ -44,7 +44,7 @@ SIGNATURES = (
         "A file of weights is not where the script looks for it",
         "Its path is relative to another folder, it is missing on the host of that rank, or the step that writes it did not run.",
         (rx("No such file or directory", r"No such file or directory: .*\.(?:pth?|ckpt|gguf)'"),),
-        ("Give the whole path, and look whether it is there on every host", "Look which step should have written it"),
+        ("Give the whole path, and check that it exists on every host", "Find the step that should have written it"),
         "ls of that path, from the folder that the ranks start in, on the host that failed.",
         sure=False,
         alike=("CKPT-NONE", "DATA"),
@@ -54,7 +54,7 @@ SIGNATURES = (
         "MODEL-FILES-PART",
         "root",
         "A file of the model is not there, or is not what was expected",
-        "The hub or the folder has no such file or revision, it may not be read with this token, or the folder is no whole model.",
+        "The hub or the folder has no such file or revision, this token may not read it, or the folder is not a complete model.",
         (
             rx("404 Client Error", r"404 Client Error.*(?:huggingface|hf\.co|Repository|Entry|Request ID)"),
             rx("403 Client Error", r"403 Client Error.*(?:huggingface|hf\.co)"),
@@ -157,7 +157,7 @@ SIGNATURES = (
             rx("corresponds to no data", r"corresponds to no data!"),
             rx("Error tokenizing data", r"ParserError: Error tokenizing data"),
         ),
-        ("Mend or leave out the file that the traceback names",),
+        ("Repair or leave out the file that the traceback names",),
         "Read its first records by hand.",
         sure=False,
         alike=("RACE-FS", "CKPT-DISK"),
@@ -177,7 +177,7 @@ SIGNATURES = (
         ),
         (
             "Give the whole path, and check that it exists on every host: dstui doctor does that",
-            "Look which step should have written it",
+            "Find the step that should have written it",
         ),
         "ls of that path, from the folder that the ranks start in, on the host that failed.",
         sure=False,
@@ -202,7 +202,7 @@ SIGNATURES = (
     Signature(
         "NO-INTERNET",
         "root",
-        "The host has no way to the internet",
+        "The host has no internet access",
         "Compute nodes often have none: the hub, or the tracker, cannot be reached.",
         (
             "Max retries exceeded with url",
@@ -235,8 +235,8 @@ SIGNATURES = (
     Signature(
         "HUB-DOWN",
         "root",
-        "A server on the internet broke off, or answered that it fails",
-        "The hub, or a proxy on the way to it, gave up in the middle: the host has a way to it.",
+        "A server on the internet closed the connection or reported an error",
+        "The hub, or a proxy on the way to it, gave up in the middle; the host itself has internet access.",
         (
             rx("Server Error", r"(?:Error|Exception).*\b50[0-4] Server Error"),
             rx("IncompleteRead", r"Connection broken: (?:IncompleteRead|ConnectionResetError|InvalidChunkLength)"),
@@ -257,7 +257,7 @@ SIGNATURES = (
     Signature(
         "HUB-RATE",
         "root",
-        "The hub refused so many requests",
+        "The hub refused requests: too many at once",
         "Every rank asks it for the same files at once.",
         ("429 Client Error", rx("Too Many Requests", r"(?:HTTPError|429).*Too Many Requests")),
         ("Download once, then HF_HUB_OFFLINE=1 for the ranks", "Set HF_TOKEN"),
@@ -297,7 +297,7 @@ SIGNATURES = (
     Signature(
         "RACE-FS",
         "root",
-        "Ranks got in each other's way on the file system",
+        "Ranks conflicted on the file system",
         "Several of them create the same folder or open the same database at once; network file systems make it worse.",
         (
             rx("FileExistsError", r"FileExistsError.*\[Errno 17\]|FileExistsError"),

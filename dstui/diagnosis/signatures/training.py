@@ -98,7 +98,7 @@ SIGNATURES = (
             rx("with different dtypes", r"(?:tensors|parameters) (?:of|with) different dtypes|got mixed dtypes?"),
         ),
         (
-            "Bring inputs and new modules to the type of the model (.to(model.dtype)), or compute under torch.autocast",
+            "Convert inputs and new modules to the type of the model (.to(model.dtype)), or compute under torch.autocast",
             "One of bf16 and fp16 in the configuration, the script and from_pretrained(dtype=…)",
         ),
         "print(x.dtype, layer.weight.dtype) before the line that the traceback names.",
@@ -124,7 +124,7 @@ SIGNATURES = (
         ("Expected to mark a variable ready only once",),
         (
             "gradient_checkpointing_kwargs={'use_reentrant': False}",
-            "ddp_find_unused_parameters=False, with which checkpointing goes together, or static_graph=True",
+            "ddp_find_unused_parameters=False, which works with checkpointing, or static_graph=True",
         ),
         "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameter.",
         sure=False,
@@ -133,9 +133,8 @@ SIGNATURES = (
     Signature(
         "NO-GRAD",
         "root",
-        "Nothing that the loss depends on is trained",
-        "Every parameter that it comes from is frozen, or gradient checkpointing cut the way to adapters (LoRA), whose input needs "
-        "no gradient.",
+        "The loss depends on no trained parameter",
+        "Every parameter that it depends on is frozen, or gradient checkpointing cut off adapters (LoRA), whose input needs no gradient.",
         (rx("does not require grad", r"element 0 of (?:tensors|variables) does not require grad"),),
         (
             "model.enable_input_require_grads() before training, or gradient_checkpointing_kwargs={'use_reentrant': False}",
@@ -159,7 +158,7 @@ SIGNATURES = (
         "CUDA-LIBRARY",
         "root",
         "A library of CUDA (cuBLAS, cuDNN) failed in a kernel",
-        "It got what it cannot compute with (an index out of range before it, a shape, a type), or does not fit the driver.",
+        "Its input was invalid (an index out of range before it, a shape, a type), or it does not match the driver.",
         (
             rx("_STATUS_EXECUTION_FAILED", r"CU(?:BLAS|DNN)_STATUS_EXECUTION_FAILED"),
             rx("_STATUS_INTERNAL_ERROR", r"CU(?:BLAS|DNN)_STATUS_INTERNAL_ERROR"),
@@ -173,7 +172,7 @@ SIGNATURES = (
     Signature(
         "CUDA-ILLEGAL",
         "root",
-        "A kernel touched memory that is not its own",
+        "A kernel accessed memory that does not belong to it",
         "A bug in a custom kernel, or a GPU that is failing.",
         (
             "an illegal memory access was encountered",
@@ -181,7 +180,7 @@ SIGNATURES = (
             "an illegal instruction was encountered",
             rx("Memory access fault by GPU", r"Memory access fault by GPU node"),  # AMD's words
         ),
-        ("Run again on another GPU: the same GPU again means hardware, another one the code",),
+        ("Run again on another GPU: a failure on the same GPU means hardware, on another one the code",),
         "compute-sanitizer; nvidia-smi -q -d ECC",
         explains=("NCCL-CUDA", "SIGABRT"),
         alike=("CUDA-ASSERT", "GPU-ECC", "OP-ABI"),
@@ -244,7 +243,7 @@ SIGNATURES = (
         "LOSS-SCALE-MIN",
         "root",
         "The fp16 loss scale fell to its minimum: every step overflows",
-        "The model was trained in bf16, the learning rate is too high, or the data has a fault.",
+        "The model was trained in bf16, the learning rate is too high, or the data is faulty.",
         ("Current loss scale already at minimum", "Minimum loss scale reached"),
         (Remedy("Train in bf16", patches.to_bf16), "A lower learning rate; look at the batch that overflows"),
         "Overflows from the first step point to the type, later ones to learning rate or data.",
@@ -269,7 +268,7 @@ SIGNATURES = (
     Signature(
         "NAN-RAISED",
         "root",
-        "Something that was computed is nan or inf, and what got it refused",
+        "A computed value is nan or inf, and the next operation refused it",
         "Training diverged, fp16 overflowed in the forward pass, or the weights were nan already. Sampling from such logits fails first.",
         (
             rx("probability tensor contains", r"probability tensor contains either `inf`, `nan` or element < 0"),
@@ -284,7 +283,7 @@ SIGNATURES = (
         (
             Remedy("Train in bf16", patches.to_bf16),
             "A lower learning rate, gradient clipping; look at the loss of the steps before",
-            "Where a model generates: load it in the type that it was trained in",
+            "For generation: load the model in the type that it was trained in",
         ),
         "The first step whose loss or grad_norm is nan.",
         explains=("CUDA-ASSERT",),
@@ -295,7 +294,7 @@ SIGNATURES = (
     Signature(
         "Z3-SIZE0",
         "root",
-        "A parameter that ZeRO 3 has partitioned was used as a whole one",
+        "A parameter that ZeRO 3 has partitioned was used as if it were complete",
         "Outside of a module's forward it has size 0: loading, resizing or saving must gather it.",
         (
             rx("copying a param with shape", r"copying a param with shape torch\.Size\(\[[01]?\]\)"),
@@ -303,9 +302,9 @@ SIGNATURES = (
         ),
         (
             "from_pretrained under HfDeepSpeedConfig; `with deepspeed.zero.GatheredParameters(…)`",
-            "zero_to_fp32.py makes whole weights of a checkpoint",
+            "zero_to_fp32.py consolidates the weights of a checkpoint",
         ),
-        "[0] in the checkpoint: it was saved without gathering; [0] in the model: it is loaded without.",
+        "[0] in the checkpoint: it was saved without gathering; [0] in the model: it is loaded without gathering.",
         explains=("CKPT-SHAPE", "USER-SHAPE", "MODEL-LOAD"),
         alike=("CKPT-SHAPE", "Z3-PARTITIONED"),
         source="torch/nn/modules/module.py:_load_from_state_dict",

@@ -8,7 +8,7 @@ from typing import Any
 from dstui.doctor.case import Case, Outcome, doctor_check
 from dstui.doctor.checks.gpus import findings_with_codes, outcome_of
 from dstui.doctor.gather import PORT
-from dstui.hosts.address import is_loopback
+from dstui.hosts.ssh import is_loopback
 from dstui.machine.codec import known
 
 Outcomes = Iterator[Outcome]
@@ -93,7 +93,7 @@ def interface(case: Case) -> Outcomes:
     fastest = max(nics, key=lambda nic: known(nic.speed, 0))
     default = next((nic for nic in nics if nic.default_route), fastest)
     chosen = "NCCL_SOCKET_IFNAME" in case.requirement.environment
-    if missing := _not_there(case):
+    if missing := _missing_interface(case):
         own = ", ".join(nic.name for nic in nics[:6])
         yield Outcome(
             "fail", f"{missing} names no interface of this host, which has {own}", f"name one of them in cluster.env, as {nics[0].name}"
@@ -112,7 +112,7 @@ def interface(case: Case) -> Outcomes:
         yield Outcome("ok", default.name)
 
 
-def _not_there(case: Case) -> str:
+def _missing_interface(case: Case) -> str:
     """Return the variable that names a missing interface, as `NAME=value`; "" if there is none.
 
     NCCL reads the value as prefixes separated by commas; a leading `=` means whole names, a leading `^` excludes them.
@@ -143,7 +143,7 @@ def rdma(case: Case) -> Outcomes:
     yield from map(outcome_of, found)
     modules = known(case.machine.driver.modules, ())
     if case.machine.gpus and not {"nvidia_peermem", "nv_peer_mem"} & set(modules):
-        fix = "modprobe nvidia-peermem, as root (not needed where NCCL says that it uses DMA-BUF)"
+        fix = "modprobe nvidia-peermem, as root (not needed if NCCL logs that it uses DMA-BUF)"
         yield Outcome("warn", "the module nvidia-peermem is not loaded: GPUs reach the adapters through the host's memory", fix)
     elif not found:
         yield Outcome("ok", f"{len(ports)} ports")

@@ -108,7 +108,7 @@ def ready_spec(target: Target) -> LaunchSpec:
     if not spec.local and cluster.master_port is None:
         spec = with_port(spec, free_port())
     if not spec.only_here and cluster.master_addr is None and not spec.meets_by_name:
-        from dstui.hosts.address import meeting_address  # imports ssh, which a job of this machine does not need
+        from dstui.hosts.ssh import meeting_address  # imports ssh, which a job of this machine does not need
 
         spec = with_address(spec, meeting_address(spec.hosts[0]))
     return spec

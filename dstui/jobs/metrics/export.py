@@ -42,10 +42,10 @@ def metrics(folder: JobFolder, only: Collection[int] = ()) -> Iterator[tuple[int
     measure = Measure.of(folder)
     for (attempt, rank), path in logs_of(folder).items():
         if not only or rank in only:
-            yield from ((attempt, metric) for metric in _of_rank(path, EngineMetrics(folder, rank, attempt), measure))
+            yield from ((attempt, metric) for metric in _rank_metrics(path, EngineMetrics(folder, rank, attempt), measure))
 
 
-def _of_rank(path: Path, engine: EngineMetrics, measure: Measure) -> Iterator[Metric]:
+def _rank_metrics(path: Path, engine: EngineMetrics, measure: Measure) -> Iterator[Metric]:
     view, tail, rank = RankView(""), Tail(path, every_state=True), engine.rank
     try:
         while metrics := engine.read(view, CHUNK):

@@ -26,7 +26,7 @@ BEHIND = 16
 """Steps that may be missing at the end of the engine's report."""
 STEP, NUMBER = re.compile(r"(?i)\b(?:step|iter(?:ation)?)s?\W{0,4}\d"), re.compile(r"\d[\d.,]*(?:[eE][-+]?\d+)?")
 OF_A_SHAPE = 16
-"""Lines of one shape that are read for metrics: so many values have a median that means something."""
+"""Lines of one shape that are read for metrics: enough values for a meaningful median."""
 PACES = ("step_time", "tokens/s", "samples/s", "steps/s")
 """Metrics for which the median of the last values counts instead of the last one."""
 
@@ -57,11 +57,11 @@ class LatestMetrics:
 def latest_metrics(folder: JobFolder, attempt: int, ranks: Sequence[int]) -> LatestMetrics:
     """Return the latest state of a run, from its first rank, or from its last if only that prints a loss."""
     first, *others = ranks or [0]
-    told = _of_rank(folder, attempt, first)
-    return told if "loss" in told.metrics or not others else _of_rank(folder, attempt, others[-1], told)
+    told = _rank_metrics(folder, attempt, first)
+    return told if "loss" in told.metrics or not others else _rank_metrics(folder, attempt, others[-1], told)
 
 
-def _of_rank(folder: JobFolder, attempt: int, rank: int, otherwise: LatestMetrics | None = None) -> LatestMetrics:
+def _rank_metrics(folder: JobFolder, attempt: int, rank: int, otherwise: LatestMetrics | None = None) -> LatestMetrics:
     view, measure = RankView(""), Measure.of(folder)
     engine, tail = EngineMetrics(folder, rank, attempt), Tail(folder.log(rank, attempt), END, every_state=True)
     try:

@@ -238,7 +238,7 @@ def _take_named(lower: str, found: dict[str, float]) -> None:
     of_evaluation = "eval_" if EVALUATION.match(lower) else ""
     for match in NAMED.finditer(lower):
         name, number = match["reward"] or match["name"].replace(" ", "_"), NUMBER.match(lower, match.end())
-        if number and not _known(name) and not NO_TRAINING.fullmatch(name) and not _of_something(match, number, lower):
+        if number and not _known(name) and not NO_TRAINING.fullmatch(name) and not _is_count(match, number, lower):
             found.setdefault(f"{of_evaluation}{name}"[:LONGEST_NAME], _number(number["value"]))
 
 
@@ -281,7 +281,7 @@ def _take(match: re.Match[str], number: re.Match[str], found: dict[str, float], 
     mib = pattern.mib and not unit and text.isdigit() and 3 <= len(text) <= 7
     if (unit == "%" and not pattern.percent) or (pattern.needs_unit and not unit and not mib):
         return
-    if match is not number and text.isdigit() and pattern.name not in COUNTED and _of_something(match, number, lower):
+    if match is not number and text.isdigit() and pattern.name not in COUNTED and _is_count(match, number, lower):
         return
     if clock := CLOCK.match(lower, number.start()):
         if pattern.name == "step_time":
@@ -297,7 +297,7 @@ def _pattern(word: str) -> Pattern:
     return next(pattern for pattern, known in spellings if re.fullmatch(known, word))
 
 
-def _of_something(match: re.Match[str], number: re.Match[str], lower: str) -> bool:
+def _is_count(match: re.Match[str], number: re.Match[str], lower: str) -> bool:
     """Return whether an integer counts something else: `accuracy: 9890/10000`, `a loss 3 times lower`."""
     bare = not any(sign in match[0] for sign in ":=")
     return lower.startswith("/", number.end()) or (bare and PROSE.match(lower, number.end()) is not None)

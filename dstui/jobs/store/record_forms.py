@@ -45,7 +45,7 @@ def integer_between(least: int, most: int) -> Form:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a number that a clock can show."""
+    """Return whether a value is a valid time."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LATEST and isfinite(value)
 
 

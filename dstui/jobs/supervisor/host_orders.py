@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.regular_files import read_regular
-from dstui.hosts.address import is_local_name
 from dstui.hosts.agent import GAUGE
 from dstui.hosts.connection import agent_by_srun, agent_by_ssh, agent_here
+from dstui.hosts.ssh import is_local_name
 from dstui.jobs.hosts.job_host import JobHost
 from dstui.jobs.hosts.job_hosts import JobHosts
 from dstui.jobs.hosts.mirror import Mirror

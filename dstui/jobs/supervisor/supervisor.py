@@ -23,10 +23,9 @@ from dstui.jobs.store.processes import SUPERVISES, Process, find, reap
 from dstui.jobs.store.ranks import Ranks
 from dstui.jobs.store.records import ProcessRecord
 from dstui.jobs.store.status import HEARTBEAT, finish, requested_exit_code
-from dstui.jobs.supervisor.allocation import Allocation
 from dstui.jobs.supervisor.escalation import escalate, rank_processes, until_gone
 from dstui.jobs.supervisor.hang_stacks import HangStacks
-from dstui.jobs.supervisor.restart import restart_arguments
+from dstui.jobs.supervisor.restart import Allocation, restart_arguments
 from dstui.jobs.supervisor.silence import SilenceWatch
 from dstui.jobs.supervisor.supervised_job import SupervisedJob, ThisHost
 from dstui.logs.arrival_index import ArrivalWriter

@@ -40,7 +40,7 @@ STEADY = 20
 QUIET = 3.0
 """Seconds without output after which a rank's phase is read, and between two such reads."""
 HOOKED = 15.0
-"""Seconds after the start within which each rank's hook writes its first line, since it does so before the script is read."""
+"""Seconds after all ranks have started within which each hook writes its first line, since it does so before the script is read."""
 MOST_PLACES = 24
 """Sentences about the stacks of silent ranks that are shown."""
 HANG = "hang"
@@ -89,6 +89,8 @@ class Follower:
         self._engine_notices = EngineNotices(folder)
         self._engine_turn = 0
         self._hooks_checked = False
+        self._complete_since = 0.0
+        """When all ranks were first seen to have started, by time.monotonic()."""
         self._phases_read: dict[int, float] = {}
         self.warnings: list[str] = []
         """Warnings from the engines, shown when they are found and again at the end."""
@@ -303,10 +305,13 @@ class Follower:
 
     def _without_hook(self) -> list[int]:
         """Return ranks that run for a while without any output of their hook, though the launch asked for one. Checked once."""
-        if self._hooks_checked or self.state != "running" or time.time() - (self.started or time.time()) < HOOKED:
+        if self._hooks_checked or self.state != "running":
             return []
         living = [rank for rank, view in self.ranks.items() if view.state == "started"]
-        if len(living) < len(self.ranks):
+        if not living or len(living) < len(self.ranks):
+            return []
+        self._complete_since = self._complete_since or time.monotonic()
+        if time.monotonic() - self._complete_since < HOOKED:
             return []
         self._hooks_checked = True
         launch = self.folder.read_launch()

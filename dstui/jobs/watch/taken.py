@@ -76,8 +76,8 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
     if status is None:
         return None
     estimate = _forecast(plan, machine)
-    memory, step = _of_logs(folder, estimate)
-    gpu = _of_gpus(folder, machine)
+    memory, step = _read_logs(folder, estimate)
+    gpu = _peak_of_gpus(folder, machine)
     node = node_memory(folder, status.attempt)
     if not (gpu or memory or node or step):
         return None
@@ -114,7 +114,7 @@ def node_memory(folder: JobFolder, attempt: int = 1) -> int | None:
     return max(hosts.values(), default=None)
 
 
-def _of_gpus(folder: JobFolder, machine: Machine) -> int | None:
+def _peak_of_gpus(folder: JobFolder, machine: Machine) -> int | None:
     """Return the highest memory of a GPU by NVML, less what other processes used at the launch."""
     shown = read_json(folder.path / USAGE)
     before = {str(gpu.index): known(gpu.memory_used, 0) for gpu in machine.gpus}
@@ -122,7 +122,7 @@ def _of_gpus(folder: JobFolder, machine: Machine) -> int | None:
     return max((amount for amount in amounts if 0 < amount < 1 << 60), default=None)
 
 
-def _of_logs(folder: JobFolder, estimate: Forecast) -> tuple[int | None, float | None]:
+def _read_logs(folder: JobFolder, estimate: Forecast) -> tuple[int | None, float | None]:
     """Return the peak of torch's allocations and the time of a step, as far as the log lines contain them."""
     series, deadline = MetricSeries(folder), time.monotonic() + SECONDS
     try:

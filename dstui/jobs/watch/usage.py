@@ -159,9 +159,9 @@ class Sampler:
         records = {rank: self._record(rank, status.attempt) for rank in running}
         near = {rank: record for rank, record in records.items() if record.get("host") == here}
         remote = {rank: record for rank, record in records.items() if record.get("host") not in (here, None)}
-        sampled = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
+        sampled = {rank: self._cpu_usage(record) if self._on_cpu else self._gpu_usage(record) for rank, record in near.items()}
         usages = {rank: usage for rank, usage in sampled.items() if usage is not None}
-        usages |= {} if self._on_cpu else self._of_remote(status, remote)
+        usages |= {} if self._on_cpu else self._remote_usage(status, remote)
         unknown = sorted({str(remote[rank]["host"]) for rank in remote.keys() - usages.keys()})
         why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
         kind = "CPU" if unknown and (self._on_cpu or self._made_on_cpu(min(remote), status.attempt)) else "GPU"
@@ -201,7 +201,7 @@ class Sampler:
             self._devices[attempt, rank] = next(made, "")
         return self._devices[attempt, rank].partition(":")[0] == "cpu"
 
-    def _of_cpu(self, record: Mapping[str, Any]) -> Usage | None:
+    def _cpu_usage(self, record: Mapping[str, Any]) -> Usage | None:
         """Return the use of the rank's process, None if it has ended. Its load is that since the last sample: the first one has none."""
         import psutil
 
@@ -218,7 +218,7 @@ class Sampler:
         except psutil.Error:
             return Usage("CPU", why=f"process {pid} cannot be read")
 
-    def _of_gpu(self, record: Mapping[str, Any]) -> Usage:
+    def _gpu_usage(self, record: Mapping[str, Any]) -> Usage:
         from dstui.machine.live import Live
         from dstui.machine.snapshot import Gpu
 
@@ -230,9 +230,9 @@ class Sampler:
             return Usage("GPU", why=problem.reason if problem is not None else "NVML has not answered yet")
         if self._gpus is None:
             self._gpus = self._recorded_gpus() or [Gpu(index=index) for index in sorted(self._states)]
-        return self._of_device(record, self._gpus, self._states)
+        return self._device_usage(record, self._gpus, self._states)
 
-    def _of_remote(self, status: JobStatus, records: Mapping[int, Mapping[str, Any]]) -> dict[int, Usage]:
+    def _remote_usage(self, status: JobStatus, records: Mapping[int, Mapping[str, Any]]) -> dict[int, Usage]:
         """Return the use of ranks on other hosts with a recent report."""
         from dstui.machine.snapshot import Gpu
 
@@ -242,10 +242,10 @@ class Sampler:
         for number, record in records.items():
             host = str(record.get("host"))
             if states := reported.get(host):
-                found[number] = replace(self._of_device(record, [Gpu(index=index) for index in sorted(states)], states), host=host)
+                found[number] = replace(self._device_usage(record, [Gpu(index=index) for index in sorted(states)], states), host=host)
         return found
 
-    def _of_device(self, record: Mapping[str, Any], gpus: Sequence[Gpu], states: Mapping[int, GpuState]) -> Usage:
+    def _device_usage(self, record: Mapping[str, Any], gpus: Sequence[Gpu], states: Mapping[int, GpuState]) -> Usage:
         """Return the use of a rank's GPU."""
         from dstui.machine.codec import Unknown, known
 

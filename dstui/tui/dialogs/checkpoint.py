@@ -78,7 +78,7 @@ def cost_text(cost: ConversionCost, target: str) -> str:
 
 
 class Converting(Lines):
-    """A running conversion. Closing the dialog cancels it; when it has ended, the dialog shows how."""
+    """A running conversion. Closing the dialog cancels it; when it has ended, the dialog shows the result."""
 
     ROWS = "converting"
 

@@ -221,7 +221,7 @@ def rank_context(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
     """Return a row of the log and the rows around it of the same rank."""
     rank = lines.line(number).rank
 
-    def of_rank(rows: range, most: int) -> list[tuple[int, LogLine]]:
+    def lines_of_rank(rows: range, most: int) -> list[tuple[int, LogLine]]:
         found: list[tuple[int, LogLine]] = []
         for n in rows:
             if len(found) == most:
@@ -231,8 +231,8 @@ def rank_context(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
                 found.append((n, line))
         return found
 
-    before = of_rank(range(number - 1, max(lines.first, number - REACH) - 1, -1), BEFORE)
-    return [*before[::-1], (number, lines.line(number)), *of_rank(range(number + 1, min(lines.end, number + REACH)), AFTER)]
+    before = lines_of_rank(range(number - 1, max(lines.first, number - REACH) - 1, -1), BEFORE)
+    return [*before[::-1], (number, lines.line(number)), *lines_of_rank(range(number + 1, min(lines.end, number + REACH)), AFTER)]
 
 
 def ranks_text(ranks: list[int]) -> str:

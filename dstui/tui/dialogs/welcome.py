@@ -1,9 +1,10 @@
-"""The start screen: what was found here, and what to start from: a recipe for this machine, a file of the folder, or blank."""
+"""The start screen: what was found here, and what to start from: a recipe for this machine, a file of the folder, a shipped Plan."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,9 +12,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.adopt.recipes import Recipe, billions, recipes
+from dstui.base.files import FileProblem
 from dstui.base.text import one_line, sanitise
-from dstui.documents.templates import Template
-from dstui.machine.descriptions import summarise
+from dstui.documents.layers import Template
+from dstui.documents.plan_files import SHIPPED
+from dstui.machine.report import summarise
+from dstui.plan import Plan, PlanError
 from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.kit.text_row import BLANK, GLYPHS, Row, fit, paragraph, row
 from dstui.tui.kit.tools import in_thread
@@ -40,11 +44,11 @@ def weighed(made: Sequence[Recipe], machine: Machine) -> tuple[Recipe, ...]:
     """Return the recipes with their forecasts: those that fit first, the fastest of them first."""
     global _last  # noqa: PLW0603 - a memory of one
     if _last.machine is not machine or _last.recipes != made:
-        _last = _Weighed(made, machine, tuple(_of_model(made, machine) or _of_any(made, machine)))
+        _last = _Weighed(made, machine, tuple(_recipes_for_model(made, machine) or _recipes_by_size(made, machine)))
     return _last.found
 
 
-def _of_model(made: Sequence[Recipe], machine: Machine) -> list[Recipe]:
+def _recipes_for_model(made: Sequence[Recipe], machine: Machine) -> list[Recipe]:
     """Return the recipes for the model that the script names; empty if it names none."""
     from dstui.forecast.forecast import forecast
     from dstui.forecast.model import facts_of_config
@@ -62,7 +66,7 @@ def _of_model(made: Sequence[Recipe], machine: Machine) -> list[Recipe]:
     return [replace(recipe, says=f"{figure(found)}{' tok/s' if found.fits and found.speed else ''}") for recipe, found in estimates]
 
 
-def _of_any(made: Sequence[Recipe], machine: Machine) -> Iterator[Recipe]:
+def _recipes_by_size(made: Sequence[Recipe], machine: Machine) -> Iterator[Recipe]:
     """Return recipes by the size of model that they can train; one that trains no larger model than those before it is left out."""
     from dstui.forecast.largest import largest
     from dstui.plan import load
@@ -169,7 +173,7 @@ def start_sections(
     pairs = [Both(name, script.name) for name in found.configurations] if script else []
     both = [Answer("" if n else "s", f"{pair.script} with {pair.config}", pair) for n, pair in enumerate(pairs[:CONFIGS])]
     there = [Answer(str(number), name, name) for number, name in enumerate(found.documents, 1)]
-    of_site = [Answer("t"[n:], _of_template(one, judged.get(one.name, ""), width), one) for n, one in enumerate(found.templates)]
+    of_site = [Answer("t"[n:], _template_row(one, judged.get(one.name, ""), width), one) for n, one in enumerate(found.templates)]
     anyway = [
         Answer("q", fit("quickstart", LABEL) + "a tiny GPT, half a minute", QUICKSTART),
         Answer("b", fit("blank", LABEL) + "a script without a configuration", BLANK_PLAN),
@@ -187,7 +191,7 @@ def start_sections(
     return [(title, answers) for title, answers in sections if answers]
 
 
-def _of_template(template: Template, judgement: str, width: int) -> str:
+def _template_row(template: Template, judgement: str, width: int) -> str:
     """Return a template in one line: its name, whether it fits here, what it is for."""
     return fit(f"{fit(sanitise(template.name), 15)} {fit(judgement, 12)}{sanitise(template.purpose)}", width - 4).rstrip()
 
@@ -201,3 +205,61 @@ def _near_end(path: str) -> str:
 
 def _labelled(recipe: Recipe, number: int) -> Answer:
     return Answer("r" if number == 0 else "", fit(recipe.name, LABEL) + recipe.says, recipe)
+
+
+class Shipped(Ask):
+    """Choose a shipped Plan. Result: its name."""
+
+    def __init__(self, machine: Machine | None, model: str = "") -> None:
+        """Create the dialog. `model`: the hub id that the script of the folder names, or ""."""
+        super().__init__("Shipped Plans", "", [Answer("", name, name) for name in SHIPPED])
+        self.machine, self.model = machine, model
+        self.figures: dict[str, str] = {}
+
+    def on_mount(self) -> None:
+        """Draw the names, and compute the forecasts in a thread."""
+        super().on_mount()
+        if self.machine is not None:
+            in_thread(self, self._weigh)
+
+    def lines(self) -> list[Row]:
+        """Return each Plan with its forecast, and what it is for."""
+        of = f"for {self.model}, which the script uses" if self.model else "for the model of each Plan; yours may differ"
+        told = (
+            f"Each is opened for the script of this folder. Memory per GPU, or host RAM, is {of}. After it: what remains free, or how many"
+        )
+        rows = [*paragraph(f"{told} times too much it is, and tokens per second.", self.room, "dim"), BLANK]
+        for name, purpose in SHIPPED.items():
+            rows.append(row(name, right=[(self.figures.get(name, ""), "set")], key=name))
+            rows += paragraph(f"  {purpose}", self.room, "dim")
+        return rows
+
+    def _weigh(self) -> None:
+        for name, text in self._estimates():
+            self.app.call_later(self._show, name, text)
+
+    def _show(self, name: str, text: str) -> None:
+        self.figures[name] = text
+        if self.is_attached:
+            self.redraw()
+
+    def _estimates(self) -> Iterator[tuple[str, str]]:
+        from dstui.assess import assess
+        from dstui.documents.open import open_document
+        from dstui.surroundings import gather
+        from dstui.tui.forms.steps.figures import figure
+
+        assert self.machine is not None
+        for name in SHIPPED:
+            with suppress(FileProblem, PlanError):
+                plan = self._with_model(open_document(name).plan)
+                target, facts = gather(plan, self.machine)
+                source = plan.model.source if plan.model is not None else None
+                model = (source or "").rpartition("/")[2]
+                found = assess(target, facts).forecast
+                if found is not None:
+                    yield name, f"{model} {figure(found)}".strip()
+
+    def _with_model(self, plan: Plan) -> Plan:
+        named = self.model and plan.model is not None and plan.model.source
+        return plan.set("model.source", self.model) if named else plan

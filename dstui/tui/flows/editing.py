@@ -1,12 +1,17 @@
-"""Edits that need a question: the value of any key, another model, the fix of a finding, a recommended plan."""
+"""Edits that need a question: the value of any key, another model, the fix of a finding, a recommended plan, or its measurement."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textual.app import App
+from textual.app import App, SuspendNotSupported
 
+from dstui.base.files import FileProblem, read_text
 from dstui.plan import PlanError
 from dstui.plan.another_model import add_model, name_problem
 from dstui.plan.load import MOST_MODELS
@@ -31,7 +36,7 @@ def yaml_value(text: str) -> Any:
     return Document(f"v: {text}").data["v"]
 
 
-def no_yaml(text: str) -> str:
+def yaml_problem(text: str) -> str:
     """Return why a text is no YAML value, or ""."""
     from dstui.plan.document import DocumentError
 
@@ -52,7 +57,7 @@ class TypingKeys:
         """Ask for the value at this dotted path."""
         value = self._session.state.plan.get(path, UNSET)
         text = f"{path.removeprefix('deepspeed.')}\n{help_for(path)}\nA YAML value; empty removes the key:"
-        self._app.push_screen(Prompt("Set a key", text, editable_text(value), no_yaml), partial(self._write, path))
+        self._app.push_screen(Prompt("Set a key", text, editable_text(value), yaml_problem), partial(self._write, path))
 
     def _write(self, path: str, text: str | None) -> None:
         if text is None:
@@ -172,7 +177,7 @@ def machine_by_words(text: str) -> Machine:
     return named_machine(gpus, link=link.strip() or None)
 
 
-def _no_machine(text: str) -> str:
+def _hardware_problem(text: str) -> str:
     from dstui.forecast.hardware import HardwareProblem
 
     try:
@@ -201,8 +206,6 @@ class Forecasting:
 
     def _take(self, fix: Fix | str | None) -> None:
         if isinstance(fix, str):
-            from dstui.tui.flows.measuring import Measuring
-
             Measuring(self._app, self._session).ask()
         elif fix is not None and self._session.apply(fix):
             say(self._app, f"{fix.text} ({key_of('undo')} undoes it)")
@@ -217,7 +220,7 @@ class Forecasting:
     def plan_elsewhere(self) -> None:
         """Ask for hardware by name and plan for it as if it were here. Nothing is launched on it. An empty line returns to this machine."""
         text = "Number and kind of the GPUs of a node, and the network: 8xH100-80 ib-400. Empty: this machine."
-        self._app.push_screen(Prompt("Plan for another machine", text, "", _no_machine), self._plan_on)
+        self._app.push_screen(Prompt("Plan for another machine", text, "", _hardware_problem), self._plan_on)
 
     def _plan_on(self, text: str | None) -> None:
         machine = self._session.state.machine
@@ -238,3 +241,51 @@ class Forecasting:
         if outlook is None or outlook.forecast.problem:
             say(self._app, outlook.forecast.problem if outlook else "Set the model first (model.source or params, in step 2).", "warning")
         return outlook if outlook and not outlook.forecast.problem else None
+
+
+ABOUT = (
+    "Each of the best plans runs for a few steps as its own job, one after the other, ten minutes at most. The script is started as "
+    "it is, and its outputs go elsewhere. Ctrl-C stops; the next time it resumes."
+)
+
+
+class Measuring:
+    """Ask, hand the terminal to `dstui tune`, and take the Plan that it found."""
+
+    def __init__(self, app: App[Any], session: Session) -> None:
+        self._app, self._session = app, session
+
+    def ask(self) -> None:
+        """Ask whether the jobs may start."""
+        self._session.settle()
+        if self._session.path is None or not self._session.state.saved:
+            say(self._app, "Save the Plan first (F2): what is measured is its file.", "warning")
+            return
+        answers = [Answer("n", "no", False), Answer("y", "start the short jobs", True)]
+        self._app.push_screen(Ask("Measure the best plans here", ABOUT, answers), self._measure)
+
+    def _measure(self, yes: bool | None) -> None:
+        if not yes or self._session.path is None:
+            return
+        with tempfile.TemporaryDirectory(prefix="dstui-") as folder:
+            won = Path(folder) / self._session.path.name
+            command = [sys.executable, "-m", "dstui", "tune", str(self._session.path), "-o", str(won)]
+            try:
+                with self._app.suspend():
+                    ended = subprocess.run(command, check=False).returncode
+                    if sys.stdin.isatty():
+                        input("Enter goes back to the Plan. ")
+                self._take(won, ended)
+            except SuspendNotSupported:
+                say(self._app, "Measuring needs its own terminal: run dstui tune in a shell.", "warning")
+            except (OSError, FileProblem, PlanError, EOFError, KeyboardInterrupt) as error:
+                say(self._app, f"The Plan is as it was: {error}", "error")
+
+    def _take(self, won: Path, ended: int) -> None:
+        if not won.exists():
+            say(self._app, f"Nothing was chosen: dstui tune ended with status {ended}. The Plan is as it was.", "warning")
+        elif (text := read_text(won)) == self._session.state.plan.text:
+            say(self._app, "The Plan is unchanged: no measured plan is clearly faster.")
+        else:
+            self._session.replace(text)
+            say(self._app, "The Plan is now the fastest measured one (z undoes it).")

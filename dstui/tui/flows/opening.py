@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.base.files import FileProblem, is_file, read_text, typed_path
-from dstui.documents.layers import load_layered
+from dstui.documents.layers import Template, load_layered
 from dstui.documents.plan_files import BLANK_PLAN, find_plan, read_plan
-from dstui.documents.templates import Template
 from dstui.plan import Plan, PlanError
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask, Prompt
 from dstui.tui.kit.keys import key_of
@@ -68,7 +67,7 @@ class Opening:
         """Remember the file that is open, once."""
         path = self._session.path
         if path is not None and path != self._noted:
-            from dstui.tui.session.recent import note_plan
+            from dstui.tui.session.drafts import note_plan
 
             self._noted = path
             in_thread(self._app, partial(note_plan, path.absolute()))
@@ -110,18 +109,18 @@ class Opening:
             say(self._app, str(error), "error")
             return
         self._session.open(opened.plan, opened.path)
-        tell_of(self._app, opened)
         if isinstance(chosen, Draft):
+            tell_of(self._app, opened)
             self._resume(chosen, True)
         else:
-            self.offer_drafts()
+            self.begin_with(opened)
 
     # A file by its name
 
     def ask_path(self) -> None:
         """Ask for the path of a Plan, a configuration or a script, and open it."""
         text = "A Plan, a ds_config.json, an accelerate YAML or a script, relative to the current folder:"
-        self._app.push_screen(Prompt("Open", text, "", _no_file), lambda name: self.open_file(typed_path(name)) if name else None)
+        self._app.push_screen(Prompt("Open", text, "", _file_problem), lambda name: self.open_file(typed_path(name)) if name else None)
 
     def open_file(self, path: Path) -> None:
         """Open a file in place of what is open; asks where edits would be lost."""
@@ -141,6 +140,30 @@ class Opening:
             return
         self._session.open(opened.plan, opened.path)
         self._show_forms()
+        self.begin_with(opened)
+
+    def begin_with(self, opened: Opened) -> None:
+        """Tell of what was opened, ask which of several launches it is to be, and offer what an earlier session left."""
+        tell_of(self._app, opened)
+        if len(opened.launches) < 2:
+            self.offer_drafts()
+            return
+        name, count = opened.plan.source, len(opened.launches)
+        answers = [Answer(str(number), fit(one, min(len(one), WIDTH - 6)), number) for number, one in enumerate(opened.launches, 1)]
+        text = f"{name} starts {count} trainings, and a Plan is one of them. The first is open; Escape keeps it."
+        self._app.push_screen(Ask("Several launches", text, answers), partial(self._take_launch, name))
+
+    def _take_launch(self, name: str, number: int | None) -> None:
+        if number in (None, 1):
+            self.offer_drafts()
+        else:
+            afterwards(self._app, partial(_opened_or_why, name, number), self._take_other)
+
+    def _take_other(self, opened: Opened | str) -> None:
+        if isinstance(opened, str):
+            say(self._app, opened, "error")
+            return
+        self._session.open(opened.plan, opened.path)
         tell_of(self._app, opened)
         self.offer_drafts()
 
@@ -152,7 +175,7 @@ class Opening:
 
     def _ask_which_shipped(self) -> None:
         """Ask for a shipped Plan; Escape returns to the start screen."""
-        from dstui.tui.dialogs.shipped import Shipped
+        from dstui.tui.dialogs.welcome import Shipped
 
         found = self._found
         model = next((script.model for script in found.scripts), "") if found is not None else ""
@@ -207,16 +230,16 @@ class Opening:
                 in_thread(self._app, partial(take_over, draft, self._session.draft()))
 
 
-def _no_file(text: str) -> str:
+def _file_problem(text: str) -> str:
     return "" if not text.strip() or is_file(typed_path(text)) else f"{text} is not a file."
 
 
-def _opened_or_why(name: str) -> Opened | str:
-    """Return what is in a file, or a sentence that says why it cannot be opened."""
+def _opened_or_why(name: str, launch: int = 0) -> Opened | str:
+    """Return what is in a file, or a sentence that says why it cannot be opened. `launch`: which one of a shell text, from 1."""
     from dstui.documents.open import open_document
 
     try:
-        return open_document(name)
+        return open_document(name, launch=launch)
     except (FileProblem, PlanError) as error:
         return str(error)
 

@@ -58,7 +58,7 @@ def configuration(plan: Plan) -> str:
 def _machine(state: State) -> str:
     if state.machine is None:
         return "probing this machine…"
-    from dstui.machine.descriptions import summarise  # imports the machine's module, which the first frame does not need
+    from dstui.machine.report import summarise  # imports the machine's module, which the first frame does not need
 
     return summarise(state.machine)
 

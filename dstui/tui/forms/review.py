@@ -18,7 +18,7 @@ from textual.containers import Horizontal, Vertical
 
 from dstui.plan.launchers import JOB_SCRIPT
 from dstui.tui.forms.side_panes import tokens
-from dstui.tui.forms.steps.review_run import nameless
+from dstui.tui.forms.steps.step import nameless
 from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row

@@ -1,6 +1,6 @@
 """The content of a plot as data: lines, marks, axes. A pure function of the metrics of one or more runs and the view's settings.
 
-Nothing here knows a screen; `plot/canvas.py`, `as_text.py` and `as_svg.py` draw it.
+Nothing here knows a screen; `plot/canvas.py` and `printed.py` draw it.
 """
 
 from __future__ import annotations

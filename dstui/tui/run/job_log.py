@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from dstui.jobs.store.folder import JobFolder
-from dstui.logs import newlines
+from dstui.logs import grep
 from dstui.logs.line_query import parse_line_query
 from dstui.logs.log_blocks import EmptyLog
 from dstui.logs.log_filter import Filter
@@ -81,7 +81,7 @@ class JobLog:
             return
         self.typed_error = ""
         if query.text != self.filter.query.text:
-            newlines.load_soon()
+            grep.load_soon()
             self.choose(query=query)
 
     def _open(self) -> None:
@@ -153,7 +153,7 @@ class JobLog:
         found = Search(pattern, lines, regex=regex, own=own, name=name) if pattern and isinstance(lines, LogRows) else None
         self.view.search = found
         if self.view.search is not None:
-            newlines.load_soon()
+            grep.load_soon()
             self.view.search.advance(SPELL)
         self._seeking = jump
         self._seek()

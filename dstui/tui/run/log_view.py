@@ -6,18 +6,22 @@ Textual's own log widgets do not survive training logs (Log freezes at its limit
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from rich.cells import cell_len
+from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
+from rich.terminal_theme import TerminalTheme
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.selection import Selection
 from textual.strip import Strip
 
+from dstui.logs.colours import Colour, Paint, Run
 from dstui.logs.levels import ALL, ERROR, level_of
 from dstui.logs.log_blocks import EmptyLog, LogLine
 from dstui.logs.log_rows import LogRows
@@ -26,7 +30,6 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import fit
 from dstui.tui.run.line_layout import WHO, Stamps, Wrapping
 from dstui.tui.run.log_marks import LogMarks
-from dstui.tui.run.log_paint import highlighted, painted
 
 AHEAD = 4
 """Blocks that are read when the user comes near the first one."""
@@ -226,3 +229,62 @@ def _text_segments(view: LogView, line: LogLine) -> list[Segment]:
 def _style_of(line: LogLine) -> str:
     level = level_of(line.text.encode()) if line.rank is not None else ALL
     return "accent" if line.notice else "dim" if line.rank is None else "error" if level == ERROR else "warning" if level else ""
+
+
+NEAR = 40
+"""Of 255: if two colours differ by less in red, green and blue, text in one is unreadable on the other."""
+
+
+def painted(runs: Iterable[Run], base: Style, theme: TerminalTheme) -> list[Segment]:
+    """Return text in its script's colours on the style `base`. `theme`: the first sixteen colours."""
+    return [Segment(text, base + style_of(paint, base.bgcolor, theme)) for text, paint in runs]
+
+
+@lru_cache(maxsize=1024)
+def style_of(paint: Paint, behind: Color | None, theme: TerminalTheme) -> Style:
+    """Return the style on this background. Colours that would make the text invisible are left out."""
+    colour, ground = _color(paint.colour), _color(paint.ground)
+    if colour is not None and _near(colour, ground or behind, theme):
+        colour = ground = None
+    return Style(
+        color=colour,
+        bgcolor=ground,
+        bold=paint.bold or None,
+        dim=paint.dim or None,
+        italic=paint.italic or None,
+        underline=paint.underline or None,
+        reverse=paint.reverse or None,
+        strike=paint.strike or None,
+    )
+
+
+def _color(colour: Colour | None) -> Color | None:
+    if colour is None:
+        return None
+    return Color.from_ansi(colour) if isinstance(colour, int) else Color.from_rgb(*colour)
+
+
+def _near(colour: Color, behind: Color | None, theme: TerminalTheme) -> bool:
+    if behind is None or behind.is_default:
+        return False
+    return all(abs(one - other) < NEAR for one, other in zip(colour.get_truecolor(theme), behind.get_truecolor(theme), strict=True))
+
+
+def highlighted(segments: Iterable[Segment], spans: Sequence[tuple[int, int]], found: Style) -> list[Segment]:
+    """Return the segments with another style at these positions (in characters, ascending)."""
+    made, start, next_span = [], 0, 0
+    for text, style, _ in segments:
+        end, at = start + len(text), start
+        while next_span < len(spans) and spans[next_span][0] < end:
+            first, last = max(spans[next_span][0], at), min(spans[next_span][1], end)
+            made += [
+                Segment(text[at - start : first - start], style),
+                Segment(text[first - start : last - start], (style or found) + found),
+            ]
+            at = last
+            if spans[next_span][1] > end:
+                break  # it continues in the next segment
+            next_span += 1
+        made.append(Segment(text[at - start :], style))
+        start = end
+    return [segment for segment in made if segment.text] or [Segment("")]

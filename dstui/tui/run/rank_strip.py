@@ -51,7 +51,7 @@ class StripLine(NamedTuple):
 def strip(cells: Sequence[Cell], hosts: Sequence[HostLine], width: int, most: int, at: Selection) -> list[StripLine]:
     """Return at most this many lines; the ranks of the selected host are listed."""
     if len(hosts) < 2:
-        return _of_one_host(cells, width, most, at.rank)
+        return _single_host_lines(cells, width, most, at.rank)
     here = next((line for line in hosts if line.name == at.host or any(cell.rank == at.rank for cell in line.ranks)), None)
     if here is not None:
         ranks = _cells(here.ranks, width, most - 1, at.rank) or _some(here.ranks, width, most - 1, at.rank)
@@ -71,7 +71,7 @@ def _opened(line: HostLine, columns: Columns, width: int, cell: int) -> list[Str
     return [StripLine(host_row(line, columns, width, opened=True), line.name), *ranks]
 
 
-def _of_one_host(cells: Sequence[Cell], width: int, most: int, rank: int | None) -> list[StripLine]:
+def _single_host_lines(cells: Sequence[Cell], width: int, most: int, rank: int | None) -> list[StripLine]:
     whole = _cells(cells, width, most, rank, 0)
     return whole or [StripLine(total_row(cells)), *_some(cells, width, most - 1, rank, 0)] if cells else []
 

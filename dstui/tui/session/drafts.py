@@ -1,10 +1,11 @@
-"""Drafts: unsaved edits on disk, so that a crash, a kill or a lost connection loses none of them.
+"""Drafts: unsaved edits on disk, so that a crash, a kill or a lost connection loses none of them; and the Plans that were open last.
 
 Every session has one file in the user's state folder, which is deleted as soon as nothing is unsaved. The document itself is never touched.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -13,7 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.base.files import FileProblem, write_atomic
+from dstui.base.files import FileProblem, is_file, read_text, write_atomic
+from dstui.base.limits import parse_json
 from dstui.base.regular_files import read_regular
 
 if TYPE_CHECKING:
@@ -105,3 +107,36 @@ def _ticks(pid: int) -> int:
 
     process = find(pid)
     return process.ticks if process is not None else 0
+
+
+KEPT, LONGEST = 20, 4096
+
+
+def recent_plans(most: int = KEPT) -> list[Path]:
+    """Return those that are still there, the last one first. Blocks as long as their disks do; never raises."""
+    found = [Path(path) for path in _listed()]
+    return [path for path in found if is_file(path)][:most]
+
+
+def note_plan(path: Path) -> None:
+    """Put a Plan's file at the head of the list. Where that is not possible, the list is as it was."""
+    name = str(path.absolute())
+    with suppress(FileProblem, OSError):
+        file = _file()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, json.dumps([name, *(other for other in _listed() if other != name)][:KEPT], indent=1) + "\n", replace=True)
+
+
+def _file() -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("dstui") / "recent.json"
+
+
+def _listed() -> list[str]:
+    try:
+        found = parse_json(read_text(_file())) if is_file(_file()) else []
+    except (FileProblem, OSError, ValueError):
+        return []
+    texts = found if isinstance(found, list) else []
+    return [path for path in texts if isinstance(path, str) and 0 < len(path) <= LONGEST and "\0" not in path]

@@ -12,10 +12,9 @@ from pathlib import Path
 from dstui.adopt.recipes import Script
 from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
 from dstui.base.files import FileProblem, read_text
+from dstui.documents.layers import Template, site_templates
 from dstui.documents.open import script_named
-from dstui.documents.templates import Template, site_templates
-from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
-from dstui.tui.session.recent import recent_plans
+from dstui.tui.session.drafts import Draft, left_behind, recent_plans, unnamed_here
 
 FILES, SHOWN, RECENT = 300, 8, 4
 """How many files are looked into, how many of a kind are offered, and how many Plans that lie elsewhere."""

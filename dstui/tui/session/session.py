@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dstui.plan import Plan, PlanError
-from dstui.plan.history import History
-from dstui.tui.session.state import UNSET, Edit, State
+from dstui.tui.session.state import UNSET, Edit, History, State
 
 if TYPE_CHECKING:
     from dstui.assess import Assessment, Facts

@@ -26,13 +26,13 @@ def setting(name: str) -> Any:
     held = installed_settings().values
     if name in held:
         return held[name]
-    return _of_old_file().get(name, BY_NAME[name].default)
+    return _read_old_file().get(name, BY_NAME[name].default)
 
 
 def remember(name: str, value: Any) -> str:
     """Store a setting for later sessions; the rest of the file stays unchanged. Return why that failed; "" if it did not."""
     with _writing:
-        path, old = settings_path(), _of_old_file()
+        path, old = settings_path(), _read_old_file()
         if setting(name) == value:
             return ""
         try:
@@ -56,7 +56,7 @@ def _old_file() -> Path:
     return settings_path().with_suffix(".json")
 
 
-def _of_old_file() -> Mapping[str, Any]:
+def _read_old_file() -> Mapping[str, Any]:
     """Return the settings that an older dstui stored and the user's file does not contain."""
     if not is_there(_old_file()):
         return {}

@@ -1,4 +1,7 @@
-"""The immutable state of a session, from which everything visible is drawn: the Plan, the Machine, and what follows from both."""
+"""The immutable state of a session, from which everything visible is drawn: the Plan, the Machine, and what follows from both.
+
+Undo and redo are lists of immutable Plans.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from dstui.plan.plan import Plan
 from dstui.tui.kit.text_row import GLYPHS
 
 if TYPE_CHECKING:
@@ -92,3 +96,40 @@ class State:
         """Return the most severe finding on exactly this path."""
         absolute = self.plan.absolute(path)
         return next((f for f in self.findings if f.path == absolute and f.severity != "info"), None)
+
+
+class History:
+    """The states of a session: the current Plan, those before it, and those that were undone."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._past, self._future, self.current = list[Plan](), list[Plan](), plan
+
+    def push(self, plan: Plan) -> None:
+        """Add a state and forget the undone ones."""
+        if plan.text != self.current.text:
+            self._past.append(self.current)
+            self._future.clear()
+            self.current = plan
+
+    @property
+    def can_undo(self) -> bool:
+        return bool(self._past)
+
+    @property
+    def can_redo(self) -> bool:
+        return bool(self._future)
+
+    def undo(self) -> Plan | None:
+        """Return the previous state; None at the beginning."""
+        return self._move(self._past, self._future)
+
+    def redo(self) -> Plan | None:
+        """Return the state that was undone last; None if there is none."""
+        return self._move(self._future, self._past)
+
+    def _move(self, source: list[Plan], target: list[Plan]) -> Plan | None:
+        if not source:
+            return None
+        target.append(self.current)
+        self.current = source.pop()
+        return self.current

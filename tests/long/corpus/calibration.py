@@ -1,4 +1,4 @@
-"""How often each round's first, unseen score was right where the diagnosis was sure, and where it was likely: `python calibration.py`.
+"""How often each round's first, unseen score was right for certain and for likely diagnoses: `python calibration.py`.
 
 The interval is Wilson's, 95 %.
 """
@@ -15,7 +15,7 @@ LEVELS = ("sure", "likely")
 
 
 def wilson(right: int, told: int) -> tuple[float, float]:
-    """The interval in which the share lies."""
+    """Return the confidence interval of the share."""
     if not told:
         return 0.0, 1.0
     share, of = right / told, 1 + Z * Z / told
@@ -24,7 +24,7 @@ def wilson(right: int, told: int) -> tuple[float, float]:
 
 
 def line(name: str, rows: list[dict[str, str]]) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     texts = sum(int(row["texts"]) for row in rows)
     cells = [f"{name:<16}{texts:>6} texts"]
     for level in LEVELS:

@@ -1,6 +1,7 @@
-"""The texts of the corpus out of git clones: `python fetch.py CLONES TEXTS` writes TEXTS/SHA.txt for every text of index.csv that it can make.
+"""Extract the corpus' texts from git clones: `python fetch.py CLONES TEXTS` writes TEXTS/SHA.txt for every text of index.csv that it finds.
 
-CLONES/OWNER+NAME is a clone (bare or not) of https://github.com/OWNER/NAME that has the commit. What issue threads quote is not fetched.
+CLONES/OWNER+NAME is a clone (bare or not) of https://github.com/OWNER/NAME that has the commit. Quotations from issue threads are not
+fetched.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ BLOCK = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILIN
 
 
 def blob(clone: Path, commit: str, path: str) -> bytes | None:
-    """A file at a commit; None where the clone does not have it."""
+    """Return a file at a commit; None if the clone does not have it."""
     for folder in (clone, clone / "repo", clone / ".git"):
         shown = subprocess.run(["git", "-C", str(folder), "show", f"{commit}:{path}"], capture_output=True, check=False)
         if shown.returncode == 0:
@@ -27,7 +28,7 @@ def blob(clone: Path, commit: str, path: str) -> bytes | None:
 
 
 def cell(notebook: str, number: int) -> str:
-    """What a notebook's cell printed, and the exception that ended it."""
+    """Return the output of a notebook's cell, and the exception that ended it."""
     parts = []
     for output in json.loads(notebook)["cells"][number].get("outputs") or []:
         if output.get("output_type") == "stream":
@@ -38,7 +39,7 @@ def cell(notebook: str, number: int) -> str:
 
 
 def text_of(address: str, clones: Path) -> bytes | None:
-    """The text of an address; None where it cannot be had."""
+    """Return the text of a URL; None if it is not available."""
     found = ADDRESS.match(address)
     if found is None:
         return None
@@ -54,7 +55,7 @@ def text_of(address: str, clones: Path) -> bytes | None:
 
 
 def main(clones: Path, texts: Path) -> int:
-    """Write what can be had; how many texts are there, and how many are missing or are not those that were labelled."""
+    """Write the available texts; print how many there are, and how many are missing or differ from those that were labelled."""
     texts.mkdir(exist_ok=True)
     missing = 0
     with (Path(__file__).parent / "index.csv").open(newline="") as file:

@@ -1,4 +1,4 @@
-"""Lightning's DeepSpeedStrategy: each rank prints its own loss; with the argument `bar`, also Lightning's own progress bar."""
+"""Train with Lightning's DeepSpeedStrategy: each rank prints its loss; with the argument `bar`, also Lightning's progress bar."""
 
 import json
 import os
@@ -37,7 +37,7 @@ del config["gradient_accumulation_steps"]  # Lightning has an argument for it
 
 
 class OnCpu(DeepSpeedStrategy):
-    """Lightning's own refuses CPU ranks before it begins; all else of it runs on them."""
+    """Lightning's strategy, without the check that refuses CPU ranks."""
 
     def setup_environment(self):
         super(DeepSpeedStrategy, self).setup_environment()

@@ -1,4 +1,4 @@
-"""Train a small layer in ways that are seldom met, by the name in the arguments, and print the losses."""
+"""Train a small layer in one of several unusual ways, named by the argument, and print the losses."""
 
 import math
 import os
@@ -32,7 +32,7 @@ class OwnEngine(deepspeed.DeepSpeedEngine):
         super().step(*args, **kwargs)
 
 
-def made() -> deepspeed.DeepSpeedEngine:
+def make_engine() -> deepspeed.DeepSpeedEngine:
     model = torch.nn.Linear(8, 8)
     if KIND == "subclass":
         deepspeed.init_distributed()
@@ -79,7 +79,7 @@ def disturb() -> None:
         os.execvp("python", ["python", "-c", "print('another program')"])
 
 
-engines = [made() for _ in range(2 if KIND == "several" else 1)]
+engines = [make_engine() for _ in range(2 if KIND == "several" else 1)]
 if KIND == "thread":
     thread = threading.Thread(target=train)
     thread.start()

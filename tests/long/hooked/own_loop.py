@@ -1,4 +1,4 @@
-"""An accelerate loop: each rank prints its own loss."""
+"""Train with an accelerate loop; each rank prints its loss."""
 
 import deepspeed
 import torch

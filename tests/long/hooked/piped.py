@@ -1,4 +1,4 @@
-"""A pipeline of two stages: both ranks print what train_batch returns."""
+"""Train a pipeline of two stages; both ranks print what train_batch returns."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
-"""Train at a thousand steps a second, by the argument: `plain`, `subclass`, `several` engines, a `pipeline`.
+"""Train a thousand steps a second, in the way named by the argument: `plain`, `subclass`, `several` engines, a `pipeline`.
 
-The plain one evaluates in between, and ends by an error in a forward.
+The plain one evaluates in between, and ends with an error in a forward.
 """
 
 import sys
@@ -28,7 +28,7 @@ class OwnEngine(deepspeed.DeepSpeedEngine):
         super().step(*args, **kwargs)
 
 
-def made() -> deepspeed.DeepSpeedEngine:
+def make_engine() -> deepspeed.DeepSpeedEngine:
     model = torch.nn.Linear(8, 8)
     deepspeed.init_distributed()
     if KIND == "subclass":
@@ -55,7 +55,7 @@ def train(engine: deepspeed.DeepSpeedEngine, step: int) -> float:
     return sum(losses) / 2
 
 
-engines = [made() for _ in range(2 if KIND == "several" else 1)]
+engines = [make_engine() for _ in range(2 if KIND == "several" else 1)]
 kinds, lines = set(), []
 for step in range(1, 2001):
     for number, engine in enumerate(engines, 1):

@@ -1,4 +1,4 @@
-"""trl's SFTTrainer on texts made here: rank 0 prints the mean over all ranks."""
+"""Train with trl's SFTTrainer on generated texts; rank 0 prints the mean over all ranks."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""transformers' Trainer with gradient accumulation: rank 0 prints the mean over all ranks."""
+"""Train with transformers' Trainer and gradient accumulation; rank 0 prints the mean over all ranks."""
 
 import os
 

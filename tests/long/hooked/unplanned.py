@@ -1,4 +1,4 @@
-"""Train otherwise than the Plan says, by the first argument: `plain` torch, an `other` configuration, another `batch`."""
+"""Train differently from the Plan, as the first argument says: `plain` torch, an `other` configuration, another `batch`."""
 
 import json
 import os

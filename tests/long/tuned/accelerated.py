@@ -1,4 +1,4 @@
-"""An accelerate loop that takes its micro-batch from the configuration."""
+"""Train with an accelerate loop that takes its micro-batch from the configuration."""
 
 import deepspeed
 import torch

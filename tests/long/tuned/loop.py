@@ -1,4 +1,4 @@
-"""A loop of its own around deepspeed.initialize, with the micro-batch that the configuration says."""
+"""Train with deepspeed.initialize, with the micro-batch of the configuration."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 import deepspeed
 import torch
 
-deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # plain gloo: nothing is compiled
+deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # plain gloo, so that nothing is compiled
 torch.manual_seed(0)
 config = json.loads(Path(os.environ["DSTUI_DS_CONFIG"]).read_text())
 layers = [layer for _ in range(6) for layer in (torch.nn.Linear(192, 192), torch.nn.GELU())]

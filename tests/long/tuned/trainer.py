@@ -1,4 +1,4 @@
-"""transformers' Trainer with its own argument parser."""
+"""Train with transformers' Trainer and its own argument parser."""
 
 import deepspeed
 import torch

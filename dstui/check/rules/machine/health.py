@@ -7,7 +7,7 @@ from itertools import combinations
 from dstui.check.rules.machine.machine_finding import Level, MachineFinding, MachineFindings, machine_rule
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.codec import Unknown, known
-from dstui.machine.descriptions import describe_gpus
+from dstui.machine.report import describe_gpus
 from dstui.machine.snapshot import Gpu, Machine, NvLink
 from dstui.machine.topology import NEEDED_P2P, REFUSALS, fabric_failed, width
 
@@ -28,7 +28,7 @@ def driver_does_not_start(machine: Machine, _requirement: Requirement) -> Machin
 
 @machine_rule("MC002", "error", source="NCCL 2.27, src/misc/nvmlwrap.cc: ncclNvmlEnsureInitialized reads every GPU")
 def unusable_gpu(machine: Machine, _requirement: Requirement) -> MachineFindings:
-    """A GPU that is lost, needs a reset or may not be opened."""
+    """A GPU that is lost, needs a reset or cannot be opened."""
     for gpu in machine.gpus:
         if gpu.problem:
             why = "NCCL reads every GPU of the machine and fails at the first that does not answer, even one that the job leaves out"

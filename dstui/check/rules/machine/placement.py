@@ -9,7 +9,7 @@ from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.binding import deepspeed_binding, misplaced_ranks
 from dstui.machine.choice import choose, is_busy, rate
 from dstui.machine.codec import Unknown, known
-from dstui.machine.descriptions import describe_gpus
+from dstui.machine.report import describe_gpus
 from dstui.machine.snapshot import Disk, Gpu, Island, Machine
 from dstui.machine.topology import width
 from dstui.plan.catalogue import ZERO_SECTION

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from dstui.check.context import Context
 from dstui.machine.snapshot import Gpu, Machine
 from dstui.plan import Plan
+from dstui.plan.accelerate_keys import sp_size
 from dstui.plan.catalogue import ZERO_SECTION, release
-from dstui.plan.parallelism import sp_size
 from dstui.render.launch import RenderError, slots
 from dstui.render.spec import HERE
 

@@ -385,14 +385,13 @@ class Hook:
         for base in type(engine).__mro__:
             if base.__module__.startswith("deepspeed."):
                 self.wrap_class(base)
-        state = engine.__dict__[STATE] = Engine(self.models, engine)
+        state = self.current = engine.__dict__[STATE] = Engine(self.models, engine)
+        self.engines.append(state)
         facts["model"] = state.number
         facts.update(description(engine))
         if self.device is None and getattr(engine.device, "type", "") == "cuda":
             self.device = self.torch.cuda
         self.put("initialize", facts)
-        self.current = state
-        self.engines.append(state)
         return state
 
     def wrap_class(self, kind: Any) -> None:
@@ -722,7 +721,7 @@ def description(engine: Any) -> dict[str, Any]:
         "engine": name_of(engine),
         "config": json.loads(text) if len(text) <= LARGEST_CONFIG else None,
         "batch": [engine.train_batch_size(), engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()],
-        "stage": read(engine.zero_optimization_stage),
+        "stage": read(lambda: int(engine.zero_optimization_stage())),
         "parameters": sum(count for count, _, _ in parameters),
         "trained": sum(count for count, trains, _ in parameters if trains),
         "dtypes": dtypes,

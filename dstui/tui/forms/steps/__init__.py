@@ -9,8 +9,7 @@ from dstui.tui.forms.steps.job import JOB
 from dstui.tui.forms.steps.machine import MACHINE
 from dstui.tui.forms.steps.offload import OFFLOAD
 from dstui.tui.forms.steps.precision import PRECISION
-from dstui.tui.forms.steps.review_run import REVIEW, RUN
-from dstui.tui.forms.steps.step import Step, split_model_path
+from dstui.tui.forms.steps.step import REVIEW, RUN, Step, split_model_path
 from dstui.tui.forms.steps.zero import ZERO
 from dstui.tui.session.state import State
 

@@ -28,7 +28,7 @@ BINDINGS = (
 )
 
 
-def _no_hosts(state: State) -> str:
+def _hosts_disabled(state: State) -> str:
     return "hostfile is given" if state.plan.cluster.hostfile else ""
 
 
@@ -88,8 +88,7 @@ def _port(state: State) -> str:
 
 
 def _fields(state: State) -> tuple[Field, ...]:
-    from dstui.tui.forms.steps.kubernetes_fields import kubernetes_fields
-    from dstui.tui.forms.steps.slurm_fields import slurm_fields
+    from dstui.tui.forms.steps.scheduler_fields import kubernetes_fields, slurm_fields
 
     hosts, rest = FIELDS[:2], FIELDS[2:]
     place = next(number for number, field in enumerate(rest) if field.path == f"{C}cpu_binding")
@@ -97,7 +96,7 @@ def _fields(state: State) -> tuple[Field, ...]:
 
 
 FIELDS = (
-    Field(path=f"{C}hosts", label="Hosts and slots", kind="pairs", disabled=_no_hosts, title="Hosts"),
+    Field(path=f"{C}hosts", label="Hosts and slots", kind="pairs", disabled=_hosts_disabled, title="Hosts"),
     Field(path=f"{C}hostfile", label="Hostfile", disabled=_no_hostfile),
     Field(path=f"{C}include", label="Include"),
     Field(path=f"{C}exclude", label="Exclude"),

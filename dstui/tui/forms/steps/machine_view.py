@@ -12,8 +12,7 @@ from typing import Final
 from rich.cells import cell_len
 
 from dstui.machine.codec import Maybe, Unknown, known
-from dstui.machine.descriptions import describe_islands
-from dstui.machine.report import format_size
+from dstui.machine.report import describe_islands, format_size
 from dstui.machine.snapshot import GIB, Gpu, Machine
 from dstui.plan.finding import Finding
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row

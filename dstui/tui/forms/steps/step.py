@@ -1,7 +1,8 @@
-"""The type of a step, and fields that several steps share: the choice of the model, and "auto" as an option."""
+"""The type of a step, the steps Review and Run, and fields that several steps share: the choice of the model, and "auto" as an option."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -44,7 +45,7 @@ ROLES = (
 )
 
 
-def which_model(state: State) -> tuple[Field, ...]:
+def model_choice(state: State) -> tuple[Field, ...]:
     """Return the choice of the model; empty if the run has one only."""
     plan = state.plan
     if not plan.models:
@@ -94,3 +95,49 @@ def with_auto(field: Field, state: State, edits: tuple[Edit, ...] | None = None)
         return field
     says = f"filled by {words}" if words is not None else DROPPED
     return replace(field, options=(*field.options, Option(value=AUTO, label=AUTO, says=says, edits=edits)))
+
+
+def _ready(state: State) -> str:
+    if not state.checked or state.counted("error"):
+        return ""
+    return "not from here" if nameless(state) else "ready"
+
+
+def nameless(state: State) -> bool:
+    """Return whether the hosts have no names and no SLURM allocation gives them: then only another program can start the ranks."""
+    from dstui.render.launch import RenderError
+
+    try:
+        return "SLURM_JOB_ID" not in os.environ and not state.plan.cluster.submits and not state.launch_target().launch.named
+    except RenderError:
+        return False
+
+
+_RUN_BADGES = {
+    "running": "ok",
+    "starting": "ok",
+    "queued": "ok",
+    "succeeded": "ok",
+    "failed": "error",
+    "lost": "error",
+    "stopped": "warning",
+}
+
+REVIEW = Step(
+    id="review",
+    title="Review & launch",
+    question="What will be written, and what will be run?",
+    fields=always(),
+    value=_ready,
+    badge=lambda state: ("error" if state.counted("error") else "ok") if state.checked else "unknown",
+    pane="review",
+)
+RUN = Step(
+    id="run",
+    title="Run",
+    question="What the ranks are doing.",
+    fields=always(),
+    value=lambda state: state.run,
+    badge=lambda state: _RUN_BADGES.get(state.run, "unknown"),
+    pane="run",
+)

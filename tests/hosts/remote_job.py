@@ -1,4 +1,4 @@
-"""A laboratory for jobs on several pretend hosts: starting one as a user on the host login would, breaking it, and seeing what is left."""
+"""Run a job on several test hosts: start it as a user on the host login would, break it, and see what is left."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tests.waiting import wait_for
 BEHAVE = Path(__file__).parent.parent / "jobs/behave.py"
 
 
-class Far:
-    """One job. DeepSpeed's launcher starts without torch (tests/bare_launcher), on login and on every host, which is given PYTHONPATH."""
+class RemoteJob:
+    """One job. DeepSpeed's launcher starts without torch (tests/bare_launcher) on login and on every host, by PYTHONPATH."""
 
     def __init__(self, farm: Farm, path: Path) -> None:
         self.farm, self.path = farm, path
         self.folder = JobFolder(path / "job")
         self.dstui: subprocess.Popen[str] | None = None
         self.within: list[str] = []
-        """Words before the dstui command, as of an allocation."""
+        """Words before the dstui command, such as those of an allocation."""
         self.environment: dict[str, str] = {}
 
     def start(
@@ -45,7 +45,7 @@ class Far:
         env: Mapping[str, str] = MappingProxyType({}),
         words: Sequence[str] = (),
     ) -> None:
-        """`dstui --headless` on login, with ranks that behave as said (tests/jobs/behave.py)."""
+        """Start `dstui --headless` on login, with ranks that do what the words of tests/jobs/behave.py say."""
         texts = ", ".join(json.dumps(word) for word in behaviour)
         plan = {
             "job": job or f"{{script: {BEHAVE}, args: [{texts}], workdir: {self.path}}}",
@@ -64,22 +64,22 @@ class Far:
         return subprocess.Popen(command, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=env)
 
     def run(self, *words: str, host: str = "login") -> subprocess.CompletedProcess[str]:
-        """Another dstui command, on login or on another host that has the same folders."""
+        """Run another dstui command, on login or on another host with the same folders."""
         return self.farm.run(host, sys.executable, "-m", "dstui", *words, timeout=120, env={**os.environ, **self.environment})
 
     def diagnosis(self) -> dict[str, Any]:
-        """What `dstui diagnose --json` says of the job."""
+        """Return `dstui diagnose --json` of the job."""
         found: dict[str, Any] = json.loads(self.run("diagnose", str(self.folder.path), "--json").stdout)
         return found
 
     def wait(self) -> tuple[int, str, str]:
-        """The command's exit status and what it has printed."""
+        """Return the command's exit status and output."""
         assert self.dstui
         out, err = self.dstui.communicate(timeout=180)
         return self.dstui.returncode, out, err
 
     def interrupt(self, number: int) -> None:
-        """A signal to the dstui command (the process below nsenter)."""
+        """Send a signal to the dstui command (the process below nsenter)."""
         assert self.dstui
         for pid in self.farm.pids("login"):
             words = command_of(pid).split(b"\0")
@@ -88,35 +88,35 @@ class Far:
 
     @property
     def status(self) -> dict[str, Any]:
-        """status.json as it is."""
+        """Return status.json."""
         return status_json(self.folder)
 
     def ready(self, *ranks: int) -> None:
-        """Wait until these ranks have said that they are there."""
+        """Wait until these ranks have written "ready"."""
         wait_for(lambda: all("ready" in self.log(rank) for rank in ranks or (0, 1)), otherwise=self.words)
 
     def ended(self) -> dict[str, Any]:
-        """The final status."""
+        """Return the final status."""
         wait_for(lambda: self.status.get("state") in FINAL, otherwise=self.words)
         return self.status
 
     def log(self, rank: int) -> str:
-        """What a rank has said, as far as it is here."""
+        """Return a rank's log as far as it has arrived."""
         with suppress(OSError):
             return self.folder.log(rank).read_text(errors="replace")
         return ""
 
     def words(self) -> str:
-        """Whatever may explain what was not expected."""
+        """Return all logs that may explain a failure."""
         files = (self.folder.events_file, self.folder.launcher_log, self.folder.supervisor_log)
         return "\n".join(path.read_text(errors="replace") for path in files if path.exists())
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """The events of one kind so far."""
+        """Return the events of one kind so far."""
         return [event for _, event in self.folder.read_events() if event.get("event") == kind]
 
     def pids(self, host: str) -> list[int]:
-        """The machine's own numbers of the processes on a host that carry the job's tag."""
+        """Return the machine's pids of the processes on a host that carry the job's tag."""
         found, mark = [], f"DSTUI_JOB={self.status['tag']}".encode()
         for pid in self.farm.pids(host):
             with suppress(OSError):
@@ -125,36 +125,36 @@ class Far:
         return found
 
     def nothing_left(self, *gone: str) -> None:
-        """No process of the job and no folder of it is on any host but those that are gone, whose folders a shared /tmp still has."""
+        """Assert that no process or folder of the job is on any host, except the folders of lost hosts in a shared /tmp."""
         tag = f"dstui-{self.status['tag']}"
         theirs = {tag, *(f"{tag}-{host}" for host in gone)} if gone and self.farm.shared_tmp else set()
         left = {host: set(self.left(host)) - theirs for host in ("login", *self.farm.hosts) if host not in gone}
         assert not any(left.values()), left
 
     def left(self, host: str) -> list[str]:
-        """What of the job is on a host: processes, and its folder."""
+        """Return what is left of the job on a host: processes and its folder."""
         words = [command_of(pid).replace(b"\0", b" ").decode() for pid in self.pids(host)]
         return words + [name for name in self.farm.run(host, "ls", "/tmp").stdout.split() if name.startswith(f"dstui-{self.status['tag']}")]
 
     def silence(self) -> None:
-        """Let the host that looks after the job be gone: its dstui processes, its network, and its heartbeat for two minutes."""
+        """Simulate the loss of the host that supervises the job: kill its dstui processes, unplug it, and age the heartbeat by two minutes."""
         self.kill_on("login", "dstui.jobs.supervisor", str(self.folder.path))
         self.farm.cable("login", plugged=False)
         self.silence_since(time.time() - 120)
 
     def silence_since(self, then: float) -> None:
-        """Let the last heartbeat be of that time."""
+        """Set the time of the last heartbeat."""
         os.utime(self.folder.heartbeat_file, (then, then))
 
     def kill_rank(self, rank: int, host: str, number: int = signal.SIGKILL) -> None:
-        """A signal to a rank, from outside."""
+        """Send a signal to a rank, from outside."""
         for pid in self.pids(host):
             words = command_of(pid).split(b"\0")
             if str(BEHAVE).encode() in words[:4] and f"RANK={rank}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 os.kill(pid, number)
 
     def kill_on(self, host: str, *words: str, number: int = signal.SIGKILL) -> int:
-        """A signal to the processes of a host whose command line holds all of these words; how many there were."""
+        """Signal the processes of a host whose command line holds all of these words; return their number."""
         found = 0
         for pid in self.farm.pids(host):
             with suppress(OSError):
