@@ -68,8 +68,8 @@ def test_table_has_metrics_and_changes_of_each_run(here: Path) -> None:
 
 def test_what_changed_is_spelled_as_in_the_plans(tmp_path: Path) -> None:
     runs = tmp_path / "dstui_runs"
-    made(runs / "run-a", plan(lr="4.1e5"), log(1.0), **at(1))
-    made(runs / "run-b", plan(lr="5e8"), log(1.0), **at(2))
+    make_job(runs / "run-a", plan(lr="4.1e5"), log(1.0), **at(1))
+    make_job(runs / "run-b", plan(lr="5e8"), log(1.0), **at(2))
     assert "lr 4.1e5 → 5e8" in table(tmp_path, "--columns", "name,changed")
 
 
