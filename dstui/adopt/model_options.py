@@ -1,7 +1,7 @@
 """Read the model from the options of a training script: the Plan's `model:` section. Pure.
 
 The names are those of transformers' TrainingArguments, of TRL, LLaMA-Factory, axolotl, alignment-handbook, LLaVA, FastChat and scripts
-derived from them. Values with a hole or shell text are left out.
+derived from them. Values with shell text are left out, and those with a hole, except the model's: filling the hole fills it too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from dstui.plan.holes import HOLE
 
 MODEL = (
     "model_name_or_path",
@@ -92,18 +94,18 @@ def names_model(options: Mapping[str, str]) -> bool:
     return any(prefix + name in options for prefix in PREFIXES for name in MODEL)
 
 
-def _first(options: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    """Return the value of the first of these options that is set and not empty."""
+def _first(options: Mapping[str, str], names: tuple[str, ...], *, holes: bool = False) -> str | None:
+    """Return the value of the first of these options that is set and not empty. `holes`: also one with ${NAME}."""
     for name in names:
         for prefix in PREFIXES:
             value = options.get(prefix + name)
-            if value and not OPEN.search(value):
+            if value and not OPEN.search(HOLE.sub("", value) if holes else value):
                 return value
     return None
 
 
 def _source(options: Mapping[str, str], folder: str) -> str | None:
-    value = _first(options, MODEL)
+    value = _first(options, MODEL, holes=True)
     if value is None or value.startswith("-") or (value == options.get("model") and "/" not in value):
         return None
     if value.startswith(("./", "../")) and folder and not OPEN.search(folder):

@@ -81,7 +81,7 @@ def mask(text: str, known: Iterable[str] = (), *, is_log: bool = True) -> str:
     for shape in SHAPES:
         text = shape.sub(rf"\g<head>{MASK}" if "head" in shape.groupindex else MASK, text)
     text = PASSWORD_OPTION.sub(_password_hidden, text) if "-p" in text else text
-    return random_texts_masked(_without_named(text), MASK)
+    return random_texts_masked(_redact_named(text), MASK)
 
 
 def secrets(named: Mapping[str, str]) -> set[str]:
@@ -106,7 +106,7 @@ def _password_hidden(found: re.Match[str]) -> str:
     return f"{found['head']}{hidden(value, MASK)}"
 
 
-def _without_named(text: str) -> str:
+def _redact_named(text: str) -> str:
     chunks, at = [], 0
     for found in _named(text):
         chunks += [text[at : found.start("value")], hidden(found["value"], MASK)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -25,6 +26,7 @@ from dstui.machine.recorded import read_machine
 from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
+from dstui.plan.holes import fill_holes
 from dstui.plan.hostfile import HostfileProblem
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -53,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the forecast. Return 0 if it fits or there is nothing to compare with, 1 if it does not fit, 2 if a file is unreadable."""
     try:
-        plan = plan_of(args.plan, args.set, site=not args.no_site)
+        plan = fill_holes(plan_of(args.plan, args.set, site=not args.no_site), os.environ)
         memory = bytes_of(args.gpu_memory) if args.gpu_memory else None
         plan, machine = _where(args, plan)
         if args.calibrate and (args.machine or memory or args.gpu):

@@ -17,6 +17,7 @@ from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, u
 from dstui.forecast.presets import preset, presets, tuned_from
 from dstui.forecast.setup import configurations
 from dstui.plan import Plan
+from dstui.plan.holes import HOLE
 from dstui.plan.model import Model
 
 HEADER_LIMIT = 8 << 20
@@ -95,6 +96,8 @@ def _facts_of_source(source: str, base: str) -> ModelFacts:
     known = preset(source)
     if known is not None:
         return facts_of_config(known, f"{source}, as listed in dstui")
+    if HOLE.search(source):
+        return unknown_model(source, f"model.source is {source[:200]}: the model is known once the hole is filled")
     if not HUB_ID.fullmatch(source):
         return unknown_model(
             source, f"model.source: there is no {source[:200]}, and it is not a hub id: correct it, or give model.params: 7.0e9"

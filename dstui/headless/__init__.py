@@ -148,10 +148,10 @@ def _show(target: Target) -> int:
 
 def _not_shared(target: Target, run_dir: Path | None) -> bool:
     """Return whether the nodes of a cluster cannot all see the job's folders, and print which."""
-    from dstui.jobs.control.submit import not_shared
+    from dstui.jobs.control.submit import sharing_problem
 
     folders = (run_dir or Path.cwd(), Path(target.launch.workdir))
-    found = dict.fromkeys(filter(None, map(not_shared, folders)))
+    found = dict.fromkeys(filter(None, map(sharing_problem, folders)))
     for problem in found:
         remark(problem)
     return bool(found)

@@ -77,7 +77,7 @@ class MainScreen(Screen[None]):
         """Mount the parts that only small screens have, once. A wide screen's first frame would wait a millisecond for each."""
         above: Widget = self.title_bar
         for part in self.when_small:
-            if part.id in parts and not part.is_attached and self.is_running:
+            if part.id in parts and not part.is_attached and self.is_running and self.is_attached:
                 self.mount(part, after=above)
             if part.is_attached:
                 above = part

@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs.log_rows import LogRows
 from dstui.tui.flows.launching import Launching
-from dstui.tui.flows.reporting import Explaining, LogPrompts, Plotting, Reporting, no_rank
+from dstui.tui.flows.reporting import Explaining, LogPrompts, Plotting, Reporting, rank_problem
 from dstui.tui.forms.steps.step import REVIEW, RUN
 from dstui.tui.kit.keys import RUN as ON_RUN
 from dstui.tui.kit.keys import bindings, key_of
@@ -45,7 +45,6 @@ OF_A_JOB = (
     "warning",
     "copy_all",
     "bundle",
-    "again",
 )
 """Actions that need a job."""
 
@@ -76,6 +75,7 @@ class RunScreen(MainScreen):
             "follow": lambda: self.view.job is not None and not self.view.log_view.follow,
             "stop": lambda: self.view.job is not None and self.view.job.stoppable,
             "stacks": lambda: self.view.job is not None and self.view.job.alive,
+            "again": lambda: self.view.job is not None and not self.view.job.alive,
             "fix": lambda: self.view.why.fix,
             "reason": lambda: self.view.why.diagnosis,
             "own_editor": lambda: self.view.why.diagnosis,
@@ -173,7 +173,7 @@ class RunScreen(MainScreen):
     def action_digit(self, number: int) -> None:
         """Show the log of the rank with this number, or say why there is none."""
         job = self.view.job
-        why = no_rank(job.follower.ranks, str(number)) if job is not None else "No job is open, so there are no ranks."
+        why = rank_problem(job.follower.ranks, str(number)) if job is not None else "No job is open, so there are no ranks."
         if why:
             say(self.app, f"{why} [ leads to the steps.")
         else:

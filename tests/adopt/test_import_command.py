@@ -132,7 +132,7 @@ def test_launch_is_read_from_standard_input(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("launch", ["$starter train.py", "torchrun $starter train.py"])
-def test_what_a_script_decides_while_it_runs_names_the_command_that_reads_it(folder: Path, launch: str) -> None:
+def test_value_decided_at_run_time_names_the_command_that_reads_it(folder: Path, launch: str) -> None:
     branch = 'if [ "$(hostname)" = a ]; then starter="torchrun --nnodes 2"; else starter=torchrun; fi'
     (folder / "go.sh").write_text(f"{branch}\n{launch}\n")
     done = dstui("import", "go.sh", folder=folder)
@@ -173,8 +173,9 @@ def test_model_named_only_by_the_script_is_the_launchs_model(folder: Path) -> No
     done = dstui("import", "--", "deepspeed", "loads.py", folder=folder)
     assert (made := load(done.stdout).model) is not None and made.source == "gpt2"
     assert "line 2: AutoModel.from_pretrained of loads.py" in done.stderr
-    other = load(dstui("import", "--", "deepspeed", "loads.py", "--model_name_or_path", "$MODEL", folder=folder).stdout)
-    assert other.model is None  # the launch names another one, whose name is not known
+    (folder / "go.sh").write_text("deepspeed loads.py --model_name_or_path models/$NAME\n")
+    other = load(dstui("import", "go.sh", folder=folder).stdout).model
+    assert other is not None and other.source == "models/${NAME}"  # another one: known once the hole is filled
 
 
 def test_script_is_imported_as_the_first_recipe_for_this_machine(folder: Path) -> None:

@@ -107,7 +107,7 @@ def test_imports_from_the_top_of_the_project_are_read(tmp_path: Path, packages: 
     assert isinstance(facts, ScriptFacts) and facts.why.startswith("line 2 of mine/loop.py: ")
 
 
-def test_without_a_sign_of_the_project_a_script_finds_its_own_package_alone(tmp_path: Path) -> None:
+def test_script_outside_a_project_finds_only_its_own_package(tmp_path: Path) -> None:
     inner = tmp_path / "mine" / "cli"
     inner.mkdir(parents=True)
     (tmp_path / "utils.py").write_text("import deepspeed\ndeepspeed.initialize(config=os.environ['DSTUI_DS_CONFIG'])\n")

@@ -68,6 +68,10 @@ def test_lsf_report_belongs_to_its_job_in_an_appended_file(tmp_path: Path) -> No
     assert diagnose_lines(tmp_path / "a", [*failed, *well]).kind == "success"
     again = diagnose_lines(tmp_path / "b", [*well, *failed])
     assert (again.cause, again.kind) == ("USER-PY", "failure")
+    stopped = reported_by_lsf("Exited", "Exited with exit code 143.")
+    stopped[-2:-2] = ["TERM_OWNER: job killed by owner."]
+    third = diagnose_lines(tmp_path / "c", [*reported_by_lsf("Exited", "Exited with exit code 1."), *well, *stopped])
+    assert (third.cause, third.kind) == ("SLURM-CANCEL", "stop")
 
 
 def test_output_of_ranks_after_a_peers_failure_is_no_later_run(tmp_path: Path) -> None:

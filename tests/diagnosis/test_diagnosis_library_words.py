@@ -168,6 +168,7 @@ SHELLS = {
     "SUBMIT-REFUSED": [
         "sbatch: error: QOSGrpSubmitJobsLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy",
         "srun: error: Unable to allocate resources: Invalid account or account/partition combination specified",
+        "srun: error: Unable to create step for job 42: Invalid generic resource (gres) specification",
     ],
     "NO-INTERNET": ["curl: (6) Could not resolve host: huggingface.co"],
     "NO-GPU": ['docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'],
@@ -249,3 +250,12 @@ def test_generation_under_zero_3_is_fixed_by_zero_2(tmp_path: Path) -> None:
     plan = load("version: 1\njob: {script: a.py}\ndeepspeed:\n  zero_optimization: {stage: 3}\n", "p.yaml", str(tmp_path))
     patches = [fix.patch for fix in diagnose([log], plan).fixes if fix.patch]
     assert plan.patch(patches[0]).get("deepspeed.zero_optimization.stage") == 2
+
+
+def test_vllm_only_reports_that_its_engine_ended(tmp_path: Path) -> None:
+    head = ["Traceback (most recent call last):", f'  File "{SITE}vllm/v1/engine/core.py", line 886, in run_engine_core', "    raise e"]
+    error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 80.00 MiB."
+    dead = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+    engine = [f"(EngineCore pid=367) {line}" for line in (*head, error)]
+    assert diagnose_lines(tmp_path / "a", [*engine, *head, dead]).cause == "OOM-GPU"
+    assert diagnose_lines(tmp_path / "b", [*head, dead]).cause is None

@@ -77,6 +77,13 @@ def test_memory_size_can_replace_a_machine(tmp_path: Path) -> None:
     assert (data["gpu_capacity_bytes"], data["fits"], data["step_seconds"]) == (80 * 10**9, True, None)
 
 
+def test_hole_of_the_model_is_filled_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, size = written(tmp_path, model="'meta-llama/Llama-${SIZE}'"), ["--gpu-memory", "80GB"]
+    assert "the model is known once the hole is filled" in dstui("forecast", path, *size, home=tmp_path).stdout
+    monkeypatch.setenv("SIZE", "2-7b-hf")
+    assert "6.74B parameters" in dstui("forecast", path, *size, home=tmp_path).stdout
+
+
 def test_plan_without_its_hostfile_is_forecast_for_one_machine_as_deepspeed_trains_it(tmp_path: Path) -> None:
     machine = saved(EIGHT_H100, tmp_path)
     here, absent = (

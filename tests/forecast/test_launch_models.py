@@ -61,7 +61,11 @@ def test_options_of_a_script_give_the_plans_model(words: str, section: dict[str,
     assert model_section(options_of(words.split()))[0] == {"source": "a/b", **section}
 
 
-@pytest.mark.parametrize("words", ["--model_name_or_path ${MODEL}", "--model_name_or_path <your_model>", "--model nextgpt", "--epochs 3"])
+def test_model_with_a_hole_is_known_once_it_is_filled() -> None:
+    assert model_section(options_of(["--model_name_or_path", "./${MODEL}"]), "sub") == ({"source": "sub/${MODEL}"}, [])
+
+
+@pytest.mark.parametrize("words", ["--model_name_or_path $MODEL", "--model_name_or_path <your_model>", "--model nextgpt", "--epochs 3"])
 def test_launch_without_a_model_gives_none(words: str) -> None:
     assert model_section(options_of(words.split())) == ({}, [])
 
@@ -175,7 +179,7 @@ def test_optimizer_of_the_arguments_is_used(optim: str, share: float) -> None:
     assert states(f"--optim, {optim}") == pytest.approx(share * states(""), rel=0.01)
 
 
-def test_the_loss_of_ms_swift_holds_more_copies_of_the_logits() -> None:
+def test_ms_swift_loss_holds_more_copies_of_the_logits() -> None:
     def logits(job: str) -> int:
         plan = load(
             f"version: 1\njob: {{{job}, integration: trainer}}\nmodel: {{source: Qwen/Qwen2.5-7B, activation_checkpointing: true}}\n"

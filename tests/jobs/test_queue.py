@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.jobs.control.submit import not_shared
+from dstui.jobs.control.submit import sharing_problem
 from dstui.jobs.queue import scheduler
 from dstui.jobs.queue.scheduler import STATES, describe_reason, slurm_offers, state_of
 from dstui.jobs.store.folder import JobFolder
@@ -122,8 +122,8 @@ def test_every_state_has_a_meaning_and_an_unknown_one_ends_nothing() -> None:
 
 
 def test_folder_local_to_each_node_is_reported() -> None:
-    assert "Name a shared folder with --run-dir" in not_shared(Path("/dev/shm/runs"))
-    assert not_shared(Path("/home/user")) == ""
+    assert "Name a shared folder with --run-dir" in sharing_problem(Path("/dev/shm/runs"))
+    assert sharing_problem(Path("/home/user")) == ""
 
 
 def test_queued_plan_is_refused_without_sbatch_and_leaves_nothing(tmp_path: Path) -> None:

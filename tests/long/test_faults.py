@@ -190,7 +190,7 @@ def late_rank(pilot: Pilot[int]) -> int | None:
     text = " ".join(text_of(pilot, "#why").split())
     line = r"rank (\d+) has not reached the \w+ that rank \d+ waits in\..* rank \1: (?:in .*?crash_script\.py:\d+|unknown, a signal has stopped)"
     told = re.search(line, text) or re.search(
-        r"wait in different meetings.* rank (\d+): waiting in \w+, from .*?crash_script\.py:\d+", text
+        r"wait in different collectives.* rank (\d+): waiting in \w+, from .*?crash_script\.py:\d+", text
     )
     return int(told[1]) if told else None
 

@@ -88,6 +88,13 @@ async def test_resizing_back_and_forth_loses_nothing(open_app: Open) -> None:
         assert store(pilot).state.plan.get("deepspeed.train_micro_batch_size_per_gpu") == 49
 
 
+async def test_resize_while_the_app_exits_mounts_nothing(open_app: Open) -> None:
+    async with open_app(size=(80, 24)) as pilot:
+        pilot.app.screen.on_resize()
+        pilot.app.exit()
+        await pilot.pause()
+
+
 @pytest.mark.parametrize("key", ["question_mark", "slash"])
 @pytest.mark.every_frame
 async def test_long_dialog_scrolls_and_follows_the_size(open_app: Open, key: str) -> None:

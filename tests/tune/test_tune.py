@@ -142,7 +142,7 @@ def test_regret_of_the_forecast_alone_is_reported(monkeypatch: pytest.MonkeyPatc
     assert regret_of(problem, [own]) is None
 
 
-def test_the_regret_of_the_search_is_told_where_no_speed_is_known() -> None:
+def test_regret_of_the_search_is_reported_if_no_speed_is_known() -> None:
     host = Host(memory_total=1 << 36, memory_available=1 << 36, memory_limit=None)
     cpus = Machine(source="two CPUs", recorded=True, host=host)
     problem = replace(planned(PLAN + "model: {params: 1.0e+7, sequence_length: 16}\n"), machine=cpus)

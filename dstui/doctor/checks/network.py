@@ -93,7 +93,7 @@ def interface(case: Case) -> Outcomes:
     fastest = max(nics, key=lambda nic: known(nic.speed, 0))
     default = next((nic for nic in nics if nic.default_route), fastest)
     chosen = "NCCL_SOCKET_IFNAME" in case.requirement.environment
-    if missing := _not_there(case):
+    if missing := _missing_interface(case):
         own = ", ".join(nic.name for nic in nics[:6])
         yield Outcome(
             "fail", f"{missing} names no interface of this host, which has {own}", f"name one of them in cluster.env, as {nics[0].name}"
@@ -112,7 +112,7 @@ def interface(case: Case) -> Outcomes:
         yield Outcome("ok", default.name)
 
 
-def _not_there(case: Case) -> str:
+def _missing_interface(case: Case) -> str:
     """Return the variable that names a missing interface, as `NAME=value`; "" if there is none.
 
     NCCL reads the value as prefixes separated by commas; a leading `=` means whole names, a leading `^` excludes them.

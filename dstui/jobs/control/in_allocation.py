@@ -90,7 +90,7 @@ def begin(folder: JobFolder, base: str, known: JobStatus, tag: str, environment:
     plan = fill_holes(load(read_text(folder.path / "plan.yaml"), str(folder.path / "plan.yaml"), base), environment)
     if still_open := find_holes(plan):
         raise LaunchError(describe_open_holes(still_open))
-    target = Target(in_these_nodes(plan, environment.get("SLURM_JOB_NODELIST", "")), probe())
+    target = Target(plan_for_nodes(plan, environment.get("SLURM_JOB_NODELIST", "")), probe())
     spec = ready_spec(target)
     begun = any(rank.state != "waiting" for rank in known.ranks.values())
     attempt = known.attempt + 1 if begun else known.attempt
@@ -106,7 +106,7 @@ def begin(folder: JobFolder, base: str, known: JobStatus, tag: str, environment:
     return replace(fresh, attempt=attempt, started=(known.started if begun else None) or fresh.started, slurm_job=known.slurm_job)
 
 
-def in_these_nodes(plan: Plan, nodelist: str) -> Plan:
+def plan_for_nodes(plan: Plan, nodelist: str) -> Plan:
     """Return the Plan for the nodes that SLURM has chosen: of its own hosts only the number of ranks on each counts."""
     slots = for_cluster(plan, Machine.unprobed(), read_pool(plan))[1]
     nodes = expand_nodelist(nodelist)

@@ -42,7 +42,7 @@ def spec_of_nodes(target: Target) -> LaunchSpec:
         raise LaunchError(str(error)) from None
 
 
-def not_shared(path: Path) -> str:
+def sharing_problem(path: Path) -> str:
     """Return why the nodes cannot see a folder, as a sentence; "" if they may."""
     path = Path(os.path.realpath(path))
     kind, mount = _file_system(path)

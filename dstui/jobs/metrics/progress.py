@@ -60,7 +60,7 @@ def drawn(view: Standing, bar: Bar) -> None:
     """Record a new state of a progress bar."""
     if not bar.total:
         return
-    view.bar = bar = _in_all(view, bar)
+    view.bar = bar = _add_earlier_epochs(view, bar)
     if view.worded and view.step is not None:
         if view.steps is None and _agrees(bar, view.step):
             view.steps = bar.total
@@ -72,13 +72,13 @@ def drawn(view: Standing, bar: Bar) -> None:
 def loss_over(view: Standing, bar: Bar) -> None:
     """Record that a loss was printed over this bar."""
     if bar.total and not view.worded:
-        bar = _in_all(view, bar)
+        bar = _add_earlier_epochs(view, bar)
         if bar.total == view.steps or not view.proven or _next_epoch(bar, view) or _longer(bar, view):
             _take(view, bar)
         view.proven = True
 
 
-def _in_all(view: Standing, bar: Bar) -> Bar:
+def _add_earlier_epochs(view: Standing, bar: Bar) -> Bar:
     """Return a bar of an epoch's steps with those of earlier epochs added."""
     if bar.epoch is None:
         return bar

@@ -36,6 +36,8 @@ class EngineNotices:
         self._made: set[int] = set()
         self._sentences: set[str] = set()
         self._stragglers: set[int] = set()
+        self._programs: set[str] = set()
+        """Programs of which it was said that a rank has replaced itself with them."""
 
     def take(self, rank: int, report: Report) -> list[Notice]:
         """Return the notices that follow directly from a rank's report."""
@@ -48,7 +50,8 @@ class EngineNotices:
         elif isinstance(report, HookFault):
             text = f"rank {rank}: the hook that observes DeepSpeed has a defect ({report.where}: {report.error}); "
             return self._once(Notice(f"{text}the training is not affected", code=UNOBSERVED))
-        elif isinstance(report, HookEnded) and report.program:
+        elif isinstance(report, HookEnded) and report.program and report.program not in self._programs:
+            self._programs.add(report.program)  # hundreds of ranks may do the same
             text = f"rank {rank} has replaced itself with {report.program} (os.exec): not observed from here on; {INSTEAD}"
             return self._once(Notice(text, code=UNOBSERVED))
         return []

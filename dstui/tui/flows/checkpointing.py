@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from textual.app import App
 
-from dstui.base.files import FileProblem, is_folder, is_there, typed_path
+from dstui.base.files import FileProblem, is_there, typed_path
 from dstui.base.text import sanitise
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
+from dstui.tui.flows.saving import folder_problem
 from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.session import Session
@@ -67,7 +68,7 @@ class Checkpoints:
     def _ask_path(self, path: str) -> None:
         text = "The folder that holds `latest`, or the folder of one tag. Nothing is changed."
         self._app.push_screen(
-            Prompt("Which checkpoint?", text, path, _no_folder), lambda given: self._inspect(typed_path(given)) if given else None
+            Prompt("Which checkpoint?", text, path, folder_problem), lambda given: self._inspect(typed_path(given)) if given else None
         )
 
     def _inspect(self, path: Path, tag: str | None = None) -> None:
@@ -118,7 +119,7 @@ class Checkpoints:
         elif what is not None:
             target = f"{found.folder}-fp32" if what == "fp32" else f"{found.folder}/{found.tag}_universal"
             text = f"{WHAT[what]}, written to a folder that does not exist yet:"
-            prompt = Prompt("Where to?", text, target, _not_free)
+            prompt = Prompt("Where to?", text, target, _target_problem)
             self._app.push_screen(prompt, partial(self._tell_cost, what, found))
 
     # Converting
@@ -180,11 +181,7 @@ def _short(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _no_folder(text: str) -> str:
-    return "" if is_folder(typed_path(text)) else f"{text or 'That'} is not a folder."
-
-
-def _not_free(text: str) -> str:
+def _target_problem(text: str) -> str:
     """Return why nothing can be written to a path, or ""."""
     path = typed_path(text)
     return f"{text} exists: nothing is replaced." if is_there(path) else "" if text.strip() else "Name a folder."

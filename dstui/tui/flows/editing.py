@@ -36,7 +36,7 @@ def yaml_value(text: str) -> Any:
     return Document(f"v: {text}").data["v"]
 
 
-def no_yaml(text: str) -> str:
+def yaml_problem(text: str) -> str:
     """Return why a text is no YAML value, or ""."""
     from dstui.plan.document import DocumentError
 
@@ -57,7 +57,7 @@ class TypingKeys:
         """Ask for the value at this dotted path."""
         value = self._session.state.plan.get(path, UNSET)
         text = f"{path.removeprefix('deepspeed.')}\n{help_for(path)}\nA YAML value; empty removes the key:"
-        self._app.push_screen(Prompt("Set a key", text, editable_text(value), no_yaml), partial(self._write, path))
+        self._app.push_screen(Prompt("Set a key", text, editable_text(value), yaml_problem), partial(self._write, path))
 
     def _write(self, path: str, text: str | None) -> None:
         if text is None:
@@ -177,7 +177,7 @@ def machine_by_words(text: str) -> Machine:
     return named_machine(gpus, link=link.strip() or None)
 
 
-def _no_machine(text: str) -> str:
+def _hardware_problem(text: str) -> str:
     from dstui.forecast.hardware import HardwareProblem
 
     try:
@@ -220,7 +220,7 @@ class Forecasting:
     def plan_elsewhere(self) -> None:
         """Ask for hardware by name and plan for it as if it were here. Nothing is launched on it. An empty line returns to this machine."""
         text = "Number and kind of the GPUs of a node, and the network: 8xH100-80 ib-400. Empty: this machine."
-        self._app.push_screen(Prompt("Plan for another machine", text, "", _no_machine), self._plan_on)
+        self._app.push_screen(Prompt("Plan for another machine", text, "", _hardware_problem), self._plan_on)
 
     def _plan_on(self, text: str | None) -> None:
         machine = self._session.state.machine

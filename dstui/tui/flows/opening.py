@@ -120,7 +120,7 @@ class Opening:
     def ask_path(self) -> None:
         """Ask for the path of a Plan, a configuration or a script, and open it."""
         text = "A Plan, a ds_config.json, an accelerate YAML or a script, relative to the current folder:"
-        self._app.push_screen(Prompt("Open", text, "", _no_file), lambda name: self.open_file(typed_path(name)) if name else None)
+        self._app.push_screen(Prompt("Open", text, "", _file_problem), lambda name: self.open_file(typed_path(name)) if name else None)
 
     def open_file(self, path: Path) -> None:
         """Open a file in place of what is open; asks where edits would be lost."""
@@ -230,7 +230,7 @@ class Opening:
                 in_thread(self._app, partial(take_over, draft, self._session.draft()))
 
 
-def _no_file(text: str) -> str:
+def _file_problem(text: str) -> str:
     return "" if not text.strip() or is_file(typed_path(text)) else f"{text} is not a file."
 
 

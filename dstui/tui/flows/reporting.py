@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Prompt
-from dstui.tui.dialogs.reading import WIDTH, TextViewer
+from dstui.tui.dialogs.reading import WIDTH, LinesViewer, TextViewer
 from dstui.tui.flows.saving import free_name
-from dstui.tui.kit.text_row import Row, Span
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.run.diagnosis_pane import full_rows, stack_rows
 from dstui.tui.run.host_lines import host_choices
@@ -120,8 +119,8 @@ class Reporting:
     def _read_resolved(self, folder: JobFolder) -> None:
         from dstui.explain import explain_run, run_lines
 
-        rows = [Row((Span(line),)) for text in run_lines(explain_run(folder), folder.name) for line in text.splitlines()]
-        self._app.call_later(self._app.push_screen, TextViewer("The configuration as resolved by DeepSpeed", rows))
+        viewer = LinesViewer("The configuration as resolved by DeepSpeed", run_lines(explain_run(folder), folder.name))
+        self._app.call_later(self._app.push_screen, viewer)
 
     def write_bundle(self, job: WatchedJob) -> None:
         """Write a zip for a bug report into the current folder."""
@@ -175,7 +174,7 @@ class LogPrompts:
     def time(self, job: WatchedJob) -> None:
         """Ask for a time or a step, and go there."""
         ask = "14:02 or 14:02:11, 5m for five minutes before the end, or the number of a step:"
-        prompt = Prompt("Go to a time or a step", ask, "", lambda text: no_time(text, job.latest))
+        prompt = Prompt("Go to a time or a step", ask, "", lambda text: time_problem(text, job.latest))
         self._view.app.push_screen(prompt, lambda text: self._time_typed(text, job.latest))
 
     def _time_typed(self, text: str | None, latest: float) -> None:
@@ -188,18 +187,18 @@ class LogPrompts:
 
     def rank(self, job: WatchedJob) -> None:
         """Ask for the number of a rank."""
-        prompt = Prompt("Rank", "Its number:", "", lambda text: no_rank(job.follower.ranks, text))
+        prompt = Prompt("Rank", "Its number:", "", lambda text: rank_problem(job.follower.ranks, text))
         self._view.app.push_screen(prompt, lambda text: self._view.show_rank(int(text)) if text else None)
 
 
-def no_time(text: str, latest: float) -> str:
+def time_problem(text: str, latest: float) -> str:
     """Return why a text is neither a time nor a step, or "". `latest`: the time (seconds since the epoch) that "5m" counts back from."""
     from dstui.logs.time_parsing import parse_moment
 
     return "" if text.strip().isdecimal() or parse_moment(text, latest) is not None else f"{text or '–'} is neither a time nor a step."
 
 
-def no_rank(ranks: Collection[int], text: str) -> str:
+def rank_problem(ranks: Collection[int], text: str) -> str:
     """Return why a text is no rank of the job, or ""."""
     if text.strip().isdecimal() and int(text) in ranks:
         return ""

@@ -149,7 +149,7 @@ class Writing:
     def ask(self) -> None:
         """Ask for the folder."""
         text = "Folder for ds_config.json and the other files (it must exist):"
-        self._app.push_screen(Prompt("Write the files", text, self._session.state.plan.base, no_folder), self._write_to)
+        self._app.push_screen(Prompt("Write the files", text, self._session.state.plan.base, folder_problem), self._write_to)
 
     def _write_to(self, folder: str | None) -> None:
         if not folder:
@@ -229,7 +229,7 @@ def _write_all(files: dict[Path, Artifact]) -> None:
         write_atomic(path, artifact.text, replace=True, executable=artifact.executable, private=artifact.private)
 
 
-def no_folder(text: str) -> str:
+def folder_problem(text: str) -> str:
     """Return why a text names no folder that can be written to, or ""."""
     return "" if is_folder(typed_path(text)) else f"{text or 'That'} is not a folder."
 

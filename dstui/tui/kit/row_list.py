@@ -156,7 +156,7 @@ class RowList(ScrollView, can_focus=True):
 
     @on(Chosen)
     @on(Moved)
-    def _only_what_is_there(self, event: _AtRow) -> None:
+    def _drop_stale_message(self, event: _AtRow) -> None:
         """Stop a message about a row that was removed after the message was posted."""
         if event.rows is self and not self.stands(event.key):
             event.stop()

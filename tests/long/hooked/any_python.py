@@ -1,4 +1,4 @@
-"""Train with the stand-ins of without_torch/ for a second and a half, then ask for stacks, fork, and become another program."""
+"""Train with the fake modules of without_torch/ for 1.5 seconds, then ask for stacks, fork, and exec another program."""
 
 import json
 import os
@@ -17,7 +17,7 @@ while time.time() - began < 1.5:
     loss = engine(float(engine.global_steps))
     engine.backward(loss)
     engine.step()
-    time.sleep(0.0005)  # a thread that waits for the interpreter gets it
+    time.sleep(0.0005)  # a thread that waits for the GIL gets it
 print("steps", engine.global_steps, flush=True)
 folder = sys.argv[1] + "/engine/rank_0"
 os.kill(os.getpid(), json.loads(Path(folder + ".json").read_text())["signal"])

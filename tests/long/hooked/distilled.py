@@ -1,4 +1,4 @@
-"""The shipped distillation prints the parts of its loss, rounded: print what it gives to backward."""
+"""Run the shipped distillation and print the exact loss that it passes to backward."""
 
 from accelerate import Accelerator
 

@@ -1,4 +1,4 @@
-"""Train a layer of one weight for as many steps as the argument says; print the last loss, and the steps per second."""
+"""Train a layer of one weight for the number of steps in the argument; print the last loss, and the steps per second."""
 
 import sys
 import time

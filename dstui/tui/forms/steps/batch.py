@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dstui.tui.forms.fields import Disabled, Field, Option
-from dstui.tui.forms.steps.step import Step, which_model
+from dstui.tui.forms.steps.step import Step, model_choice
 from dstui.tui.session.state import UNSET, State
 
 DS = "deepspeed."
@@ -80,7 +80,7 @@ BATCH = Step(
     owns=("deepspeed",),
     value=_value,
     fields=lambda state: (
-        *which_model(state),
+        *model_choice(state),
         Field(path=MICRO, label="Micro-batch per GPU", kind="number", unit="samples", title="Batch"),
         Field(path=ACCUMULATION, label="Accumulation", kind="number", unit="micro-batches"),
         Field(path=TOTAL, label="Batch of all ranks", kind="number", unit="samples", says=product),

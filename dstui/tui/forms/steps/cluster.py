@@ -28,7 +28,7 @@ BINDINGS = (
 )
 
 
-def _no_hosts(state: State) -> str:
+def _hosts_disabled(state: State) -> str:
     return "hostfile is given" if state.plan.cluster.hostfile else ""
 
 
@@ -96,7 +96,7 @@ def _fields(state: State) -> tuple[Field, ...]:
 
 
 FIELDS = (
-    Field(path=f"{C}hosts", label="Hosts and slots", kind="pairs", disabled=_no_hosts, title="Hosts"),
+    Field(path=f"{C}hosts", label="Hosts and slots", kind="pairs", disabled=_hosts_disabled, title="Hosts"),
     Field(path=f"{C}hostfile", label="Hostfile", disabled=_no_hostfile),
     Field(path=f"{C}include", label="Include"),
     Field(path=f"{C}exclude", label="Exclude"),

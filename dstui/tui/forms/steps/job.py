@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dstui.tui.forms.fields import Field, Option
-from dstui.tui.forms.steps.step import Step, role, which_model
+from dstui.tui.forms.steps.step import Step, model_choice, role
 from dstui.tui.session.state import UNSET, State
 
 J, M, R = "job.", "model.", "run."
@@ -83,7 +83,7 @@ JOB = Step(
         Field(path=f"{J}integration", label="Who reads the config", kind="choice", options=INTEGRATIONS, title="Integration"),
         Field(path=f"{J}optimizer", label="Optimizer from", kind="choice", options=(*BUILDERS, NO_OPTIMIZER)),
         Field(path=f"{J}scheduler", label="Scheduler from", kind="choice", options=BUILDERS),
-        *(replace(one, title="Model") for one in which_model(state)),
+        *(replace(one, title="Model") for one in model_choice(state)),
         *role(state),
         Field(path=f"{M}source", label="Model", title="" if state.plan.models else "Model"),
         Field(path=f"{M}params", label="Parameters", kind="number"),

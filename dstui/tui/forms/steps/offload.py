@@ -6,7 +6,7 @@ from typing import Any
 
 from dstui.tui.forms.fields import Disabled, Field, Option
 from dstui.tui.forms.steps.figures import own_offload, with_figures
-from dstui.tui.forms.steps.step import AUTO, Step, which_model
+from dstui.tui.forms.steps.step import AUTO, Step, model_choice
 from dstui.tui.forms.steps.zero import ZERO_PATH, stage_at_least, stage_of
 from dstui.tui.session.state import UNSET, State
 
@@ -77,7 +77,7 @@ OFFLOAD = Step(
     owns=(OPTIMIZER, PARAM, AIO),
     value=_summary,
     fields=lambda state: (
-        *which_model(state),
+        *model_choice(state),
         with_figures(OPTIMIZER_STATES, state, lambda state, device: (stage_of(state) or 0, device, own_offload(state)[1])),
         _field(f"{OPTIMIZER}.pin_memory", "Pinned memory", "toggle", _unless(OPTIMIZER, "cpu", "nvme")),
         _field(f"{OPTIMIZER}.ratio", "Share to offload", "number", _unless(OPTIMIZER, "cpu"), unit="0 to 1"),

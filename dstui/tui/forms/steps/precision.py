@@ -6,7 +6,7 @@ from typing import Any
 
 from dstui.plan import Plan
 from dstui.tui.forms.fields import Field, Option
-from dstui.tui.forms.steps.step import AUTO, Step, which_model, with_auto
+from dstui.tui.forms.steps.step import AUTO, Step, model_choice, with_auto
 from dstui.tui.session.state import UNSET, State
 
 BF16, FP16, ACTIVATIONS = "deepspeed.bf16", "deepspeed.fp16", "deepspeed.activation_checkpointing"
@@ -84,5 +84,5 @@ PRECISION = Step(
     question="In which number format do the forward and backward pass run?",
     owns=(BF16, FP16, ACTIVATIONS, "deepspeed.torch_autocast", "deepspeed.data_types", "deepspeed.communication_data_type"),
     value=lambda state: precision_of(state.plan),
-    fields=lambda state: (*which_model(state), with_auto(FORMAT, state, BOTH_AUTO), *DETAILS),
+    fields=lambda state: (*model_choice(state), with_auto(FORMAT, state, BOTH_AUTO), *DETAILS),
 )

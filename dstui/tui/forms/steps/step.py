@@ -45,7 +45,7 @@ ROLES = (
 )
 
 
-def which_model(state: State) -> tuple[Field, ...]:
+def model_choice(state: State) -> tuple[Field, ...]:
     """Return the choice of the model; empty if the run has one only."""
     plan = state.plan
     if not plan.models:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dstui.tui.forms.fields import Field, Option
 from dstui.tui.forms.steps.figures import other_ways, own_offload, with_figures
-from dstui.tui.forms.steps.step import AUTO, Step, which_model, with_auto
+from dstui.tui.forms.steps.step import AUTO, Step, model_choice, with_auto
 from dstui.tui.session.state import UNSET, State
 
 ZERO_PATH = "deepspeed.zero_optimization"
@@ -105,5 +105,5 @@ ZERO = Step(
     question="What is sharded over the ranks instead of copied to each of them?",
     owns=(ZERO_PATH,),
     value=stage_text,
-    fields=lambda state: (*which_model(state), with_auto(with_figures(STAGE, state, _stage_choice), state), *DETAILS),
+    fields=lambda state: (*model_choice(state), with_auto(with_figures(STAGE, state, _stage_choice), state), *DETAILS),
 )

@@ -1,4 +1,4 @@
-"""An engine with the methods of DeepSpeed's that the hook wraps and asks."""
+"""An engine with the methods of DeepSpeed's engine that the hook wraps and calls."""
 
 import torch
 
@@ -6,7 +6,7 @@ __version__ = "0"
 
 
 class DeepSpeedEngine:
-    """Counts its steps."""
+    """An engine that counts its steps."""
 
     device = torch.Tensor.device
     optimizer = lr_scheduler = None

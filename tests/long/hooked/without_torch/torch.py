@@ -1,4 +1,4 @@
-"""The part of torch that the hook uses, for interpreters that have none here."""
+"""The part of torch that the hook uses, for interpreters without torch."""
 
 import math
 
