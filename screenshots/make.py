@@ -92,7 +92,7 @@ SCRIPT = "parser.add_argument('--deepspeed')\nengine = deepspeed.initialize(mode
 FAILING_PLAN = """\
 version: 1
 name: sft
-job: {script: train.py, args: [--deepspeed_config, "{ds_config}"]}
+job: {script: train.py, args: [--deepspeed_config, "{ds_config}"], python: VENV/bin/python}
 cluster: {hosts: {localhost: 4}, env: {DS_ACCELERATOR: cpu}}
 deepspeed: {train_micro_batch_size_per_gpu: 1}
 """
@@ -252,7 +252,9 @@ def reached(app: DstuiApp, step: int) -> bool:
 async def shoot_failure(folder: Path) -> None:
     """Take pictures of a real run in which one rank fails, and of its diagnosis."""
     (folder / "train.py").write_text(FAILING)
-    (folder / "sft.yaml").write_text(FAILING_PLAN)
+    venv = folder / "venv"  # the log names the interpreter: the same one wherever the picture is taken
+    venv.symlink_to(sys.prefix)
+    (folder / "sft.yaml").write_text(FAILING_PLAN.replace("VENV", str(venv)))
     app = DstuiApp(read_plan(folder / "sft.yaml"), folder / "sft.yaml", None, reference=False)
     async with app.run_test(size=WIDE) as pilot:
         await until(pilot, lambda: app.session.state.machine is not None)

@@ -38,6 +38,10 @@ deepspeed:
 """
 KEPT = 400_000
 """Bytes of recent output that are kept and searched for tracebacks."""
+PAUSES = (0.0, 0.0, 0.01, 0.1)
+"""Seconds to wait at most after a write, chosen at random: the next one comes while its dialog still opens, or after that."""
+QUIET = 0.03
+"""Seconds without output after which a pause ends early."""
 LAUNCH_KEY = "l"
 """The key that launches a job. Launching takes seconds of CPU time, so most sessions never press it."""
 
@@ -140,11 +144,11 @@ class MonkeySession:
                 terminal.resize(each.columns, each.rows)
             elif not self._type(terminal, bytes_of(each, terminal.screen.columns, terminal.screen.lines)):
                 return False
-        pause = chance.choice((0.0, 0.01, 0.05, 0.15))  # a key may arrive while the previous one still opens something, or after
+        pause = chance.choice(PAUSES)  # a key may arrive while the previous one still opens something, or after
         until = time.monotonic() + pause
         self._drain(terminal, 0.0)
-        while (left := until - time.monotonic()) > 0:
-            self._drain(terminal, left)
+        while (left := until - time.monotonic()) > 0 and self._drain(terminal, min(left, QUIET)):
+            pass
         return not self._ended(terminal)
 
     def _type(self, terminal: Terminal, data: bytes) -> bool:
@@ -159,17 +163,19 @@ class MonkeySession:
             assert time.monotonic() < deadline, "the session accepts no more input"
         return True
 
-    def _drain(self, terminal: Terminal, seconds: float) -> None:
-        """Read output for at most `seconds` without interpreting it, which would take most of the time."""
-        if select.select([terminal.fd], [], [], seconds)[0]:
-            try:
-                data = os.read(terminal.fd, 1 << 20)
-            except OSError:
-                time.sleep(min(seconds, 0.01))
-                return
-            self.received += len(data)
-            self.output += data
-            del self.output[:-KEPT]
+    def _drain(self, terminal: Terminal, seconds: float) -> bool:
+        """Read output for at most `seconds` without interpreting it, which would take most of the time. Return whether there was any."""
+        if not select.select([terminal.fd], [], [], seconds)[0]:
+            return False
+        try:
+            data = os.read(terminal.fd, 1 << 20)
+        except OSError:
+            time.sleep(min(seconds, 0.01))
+            return False
+        self.received += len(data)
+        self.output += data
+        del self.output[:-KEPT]
+        return True
 
     def _ended(self, terminal: Terminal) -> bool:
         if terminal.code is not None:

@@ -157,6 +157,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
         "  zero_optimization:",
         *(f"    {line}" for line in way.zero),
         *(["  zero_force_ds_cpu_optimizer: false"] if offloads_its_own else []),
+        *(["  zero_allow_untested_optimizer: true"] if script.needs.get("zero_allow_untested_optimizer") else []),
         *([] if trainer or _builds_its_own(script) else [f"  optimizer: {{type: AdamW, params: {{lr: 1e-4{torch_adam}}}}}"]),
     ]
     return "\n".join(lines) + "\n"

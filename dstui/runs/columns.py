@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from math import isfinite
 from typing import Any, Final
 
@@ -115,7 +116,23 @@ FINE: Final = 0.01
 
 
 def _changed(run: Run) -> str:
-    return "" if run.changed is None else changes_text(run.changed) or "the same Plan"
+    if run.changed is None:
+        return ""
+    return changes_text(map(partial(_spelled, run), run.changed)) or "the same Plan"
+
+
+def _spelled(run: Run, change: Change) -> Change:
+    """Return a change with its large numbers as the Plans' files have them: 5e8. These are read for nothing else."""
+    numbers = (change.before, change.after)
+    if run.before is None or not any(isinstance(number, (int, float)) and abs(number) >= LARGE for number in numbers):
+        return change
+    after = run.spelled(change.path) if change.path in run.settings else change.after
+    before = run.before.spelled(change.path) if change.path in run.before.settings else change.before
+    return replace(change, before=before, after=after)
+
+
+LARGE: Final = 10_000
+"""From here on, people write numbers with exponents."""
 
 
 def _metric(name: str) -> Column:

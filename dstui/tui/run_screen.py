@@ -45,7 +45,6 @@ OF_A_JOB = (
     "warning",
     "copy_all",
     "bundle",
-    "again",
 )
 """Actions that need a job."""
 
@@ -76,6 +75,7 @@ class RunScreen(MainScreen):
             "follow": lambda: self.view.job is not None and not self.view.log_view.follow,
             "stop": lambda: self.view.job is not None and self.view.job.stoppable,
             "stacks": lambda: self.view.job is not None and self.view.job.alive,
+            "again": lambda: self.view.job is not None and not self.view.job.alive,
             "fix": lambda: self.view.why.fix,
             "reason": lambda: self.view.why.diagnosis,
             "own_editor": lambda: self.view.why.diagnosis,

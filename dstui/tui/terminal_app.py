@@ -55,7 +55,7 @@ class TerminalApp(App[int]):
 
     def get_css_variables(self) -> dict[str, str]:
         """Return the variables of the theme. They are computed once: Textual asks several times before the first frame."""
-        name = self.theme
+        name = self.current_theme.name  # not `theme`, which may name one of ours before it is registered
         if name not in self._variables:
             self._variables[name] = super().get_css_variables()
         self.theme_variables = self._variables[name]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from dstui.adopt.recipes import Script, recipes
 from dstui.adopt.script import inspect_script
 from dstui.check import check_plan
+from dstui.documents.open import script_named
 from dstui.machine.snapshot import GIB, NOT_ASKED, Host, Machine
 from dstui.plan import load
 from dstui.render.target import Target
 from tests import machines
+from tests.adopt.plain_loops import FLAT
 
 SCRIPTS = {
     "deepspeed": "import deepspeed\nparser = deepspeed.add_config_arguments(parser)\n",
@@ -137,3 +140,10 @@ def test_gpu_without_bf16_gets_fp16() -> None:
 def test_optimizer_is_left_to_a_script_that_has_one() -> None:
     made = recipes(replace(TRAIN, has_optimizer=True), machine(1))
     assert load(made[0].text).get("deepspeed.optimizer") is None
+
+
+def test_recipe_for_a_plain_loop_allows_an_optimizer_that_deepspeed_has_not_tested(tmp_path: Path) -> None:
+    for kind, allowed in (("AdamW", None), ("SGD", True)):
+        (tmp_path / "train.py").write_text(FLAT.replace("AdamW", kind))
+        for recipe in recipes(script_named(str(tmp_path / "train.py"), FLAT.replace("AdamW", kind)), machine(0)):
+            assert load(recipe.text).get("deepspeed.zero_allow_untested_optimizer") is allowed

@@ -66,6 +66,13 @@ def test_table_has_metrics_and_changes_of_each_run(here: Path) -> None:
     assert "stage 2 → 3, lr 1e-4 → 3e-4" in out and "the same Plan" in out and "KeyError" in out
 
 
+def test_what_changed_is_spelled_as_in_the_plans(tmp_path: Path) -> None:
+    runs = tmp_path / "dstui_runs"
+    make_job(runs / "run-a", plan(lr="4.1e5"), log(1.0), **at(1))
+    make_job(runs / "run-b", plan(lr="5e8"), log(1.0), **at(2))
+    assert "lr 4.1e5 → 5e8" in table(tmp_path, "--columns", "name,changed")
+
+
 def test_least_important_columns_are_dropped_first(here: Path) -> None:
     runs = find_runs(Kept(), [here])
     columns = tuple(map(column, USUAL))

@@ -68,7 +68,8 @@ def test_series_is_that_of_the_lowest_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "lines"), [(80, 30, [["a", "b"], ["c"]]), (40, 14, [["a"], ["b"]]), (40, LOWEST - 1, []), (0, 0, [])]
+    ("width", "height", "lines"),
+    [(80, 30, [["a", "b"], ["c"]]), (80, 60, [["a"], ["b"], ["c"]]), (40, 14, [["a"], ["b"]]), (40, LOWEST - 1, []), (0, 0, [])],
 )
 def test_number_of_plots_follows_the_room(width: int, height: int, lines: list[list[str]]) -> None:
     rows, names = grid(series(a=[1, 2], b=[3, 1], c=[1, 1], d=[1]).ordered(), width, height)

@@ -77,7 +77,7 @@ async def test_long_review_labels_end_with_an_ellipsis(open_app: Open) -> None:
     async with open_app(size=(100, 40)) as pilot:
         await pilot.press("8")
         await until(pilot, lambda: "the same without this scre…" in screen(pilot), 9)
-        assert "the lines that train.py ne…" in screen(pilot)
+        assert "the lines in general" in screen(pilot)  # train.py reads a configuration already
 
 
 async def test_adapted_script_is_written_and_replaced_only_after_a_question(open_app: Open, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.tui.dialogs.reading import TextViewer
+from dstui.tui.dialogs.reading import LinesViewer
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 from tests.waiting import wait_for
 
@@ -48,6 +48,6 @@ async def test_p_on_review_probes_the_plan_and_shows_the_result(open_app: Open, 
         await pilot.press("8")
         await until(pilot, lambda: "2 ranks" in screen(pilot))
         await pilot.press("P")
-        await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer) or "Not " in screen(pilot))
-        assert "the script ended without calling deepspeed.initialize" in text_of(pilot, "#reading")
+        await until(pilot, lambda: isinstance(pilot.app.screen, LinesViewer) or "Not " in screen(pilot))
+        assert "the script ended without calling deepspeed.initialize" in " ".join(text_of(pilot, "#help").split())
         assert not list(tmp_path.glob("dstui_runs*")), "a probe leaves no run"

@@ -16,7 +16,7 @@ from dstui.diagnosis.signatures import BY_ID
 from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.stacks import find_program
-from dstui.tui.dialogs.reading import TextViewer
+from dstui.tui.dialogs.reading import LinesViewer, TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json, write_status_json
 from tests.jobs.lab import Lab, kills_by_the_kernel, ready
@@ -176,8 +176,10 @@ async def test_hanging_job_names_the_missing_rank_and_p_shows_stacks(open_app: O
         await pilot.press("escape")
         assert "rank 0: in <lambda> (behave.py:" in text_of(pilot, "#why")
         await pilot.press("P")
-        await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer) and "deepspeed.initialize was not reached" in screen(pilot))
+        await until(pilot, lambda: isinstance(pilot.app.screen, LinesViewer) and bool(text_of(pilot, "#help")))
+        assert "deepspeed.initialize was not reached" in " ".join(text_of(pilot, "#help").split())
         await pilot.press("escape")
+        assert "s stop" in screen(pilot) and "l again" not in screen(pilot)
         assert status_json(hanging)["state"] == "running", "nothing was killed"
         assert time.time() - hanging.log(1).stat().st_mtime > 0.5
 

@@ -49,7 +49,16 @@ async def test_ended_job_shows_its_summary_and_each_ranks_state(open_app: Open, 
         assert "✖ failed (exit status 3)  0:17" in text_of(pilot, "#run-head")
         assert "0 ✔ ended  step 400  loss 1" in text_of(pilot, "#ranks")
         assert "1 ✖ failed" in text_of(pilot, "#ranks")
-        assert "✖9" in text_of(pilot, "#step-line")
+        assert "✖9" in text_of(pilot, "#step-line") and "l again" in screen(pilot)
+
+
+async def test_a_long_line_about_the_run_is_wrapped_in_its_dialog(open_app: Open, job: JobFolder) -> None:
+    async with open_app(size=(80, 24)) as pilot:
+        await show_job(pilot, job)
+        await pilot.press("P")
+        await until(pilot, lambda: "as resolved by DeepSpeed" in screen(pilot))
+        shown = " ".join(line.strip(" │▐█") for line in text_of(pilot, "#help").splitlines())
+        assert "no rank of job has reported an engine: deepspeed.initialize was not reached" in shown
 
 
 async def test_digit_selects_a_rank_and_not_a_step(open_app: Open, job: JobFolder) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from dstui.site.installed import settings_path
 from dstui.tui.kit.keys import key_of
+from dstui.tui.kit.styles import LIGHT
 from dstui.tui.session.settings import remember, setting
 from tests.tui.conftest import Open, screen, store, text_of, until, value
 from tests.tui.test_screens import render
@@ -105,3 +109,11 @@ async def test_session_without_remapped_keys_has_the_defaults(open_app: Open) ->
         await pilot.press("z")
         await until(pilot, lambda: value(pilot, "deepspeed.zero_optimization.stage") != changed or store(pilot).can_redo)
     assert key_of("launch") == "l"
+
+
+def test_a_theme_of_the_environment_has_its_own_colours() -> None:
+    """Textual reads the variable when it is imported, so in a process of its own."""
+    program = "from dstui.tui.app import DstuiApp; print(DstuiApp(None, None, None).stylesheet._variables['background'])"
+    environment = {**os.environ, "TEXTUAL_THEME": "dstui-light"}
+    printed = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False).stdout
+    assert printed.strip().lower() == LIGHT.background

@@ -30,6 +30,7 @@ SIGNATURES = (
         "lists all nine, not those that are there.",
         ("the following accelerate config variables will be ignored",),
         ("Remove those of the nine that are in the YAML: dstui check FILE names them", "Set the same values in the ds_config.json"),
+        confirm="dstui check FILE --integration accelerate",
     ),
     Signature(
         "ACCELERATE-DUMMY",
@@ -46,6 +47,7 @@ SIGNATURES = (
             "An optimizer or scheduler in ds_config.json: accelerate.utils.DummyOptim and DummyScheduler in the script",
             "Without one: the script's own, or DummyScheduler(lr_scheduler_callable=…)",
         ),
+        confirm="dstui check FILE --integration accelerate",
     ),
     Signature(
         "ACCELERATE-HIDDEN",
@@ -57,6 +59,7 @@ SIGNATURES = (
             rx("Can't find `model.config` entry", r"Can't find `model\.config` entry"),
         ),
         ('Replace "auto" by numbers for the keys that the message names: H·H, 0.9·H·H and 10·H for a hidden size H',),
+        confirm="dstui check FILE --integration accelerate",
     ),
     Signature(
         "ACCELERATE-BATCH",
@@ -68,6 +71,7 @@ SIGNATURES = (
             "A number for train_micro_batch_size_per_gpu in the configuration",
             "Pass the data loader to the same accelerator.prepare() as the model",
         ),
+        confirm="dstui check FILE --integration accelerate",
     ),
     Signature(
         "ACCELERATE-AUTO",
@@ -76,5 +80,6 @@ SIGNATURES = (
         "Other keys are legal as auto for the Trainer than for Accelerate; scheduler steps need a DummyScheduler with total_num_steps.",
         (rx("not found in kwargs", r"`\S+` not found in kwargs\. Please specify"),),
         ("Replace auto by a number for the key that the message names: dstui check FILE --integration accelerate lists all of them",),
+        confirm="dstui check FILE --integration accelerate",
     ),
 )

@@ -47,7 +47,7 @@ SIGNATURES = (
             "Read the lines below its code: they name the operator and what it refused",
             "ASCEND_LAUNCH_BLOCKING=1 shows which line of the script called it",
         ),
-        "The same line with ASCEND_LAUNCH_BLOCKING=1.",
+        "ASCEND_LAUNCH_BLOCKING=1 in the environment of the ranks, and the same run: the line that it stops in.",
         sure=False,
         alike=("USER-PY", "DTYPE-UNSUPPORTED", "OOM-GPU"),
     ),

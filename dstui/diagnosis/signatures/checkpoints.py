@@ -16,7 +16,7 @@ SIGNATURES = (
             "Automatic adjustment of ZeRO's optimizer state",
         ),
         ("Resume with as many ranks, or make a universal checkpoint (ds_to_universal) and load it with checkpoint.load_universal",),
-        "The number of *_zero_pp_rank_* files in the checkpoint.",
+        "ls CHECKPOINT/global_step*/*zero_pp_rank_* | wc -l: the number of ranks that saved it; dstui checkpoint PATH says it, too.",
         alike=("CKPT-SHAPE",),
     ),
     Signature(
@@ -40,7 +40,7 @@ SIGNATURES = (
         sure=False,
         alike=("MODEL-LOAD", "Z3-SIZE0"),
         source="torch/nn/modules/module.py:load_state_dict",
-        confirm="The names and shapes that the message lists, against those of the model.",
+        confirm="dstui checkpoint PATH: what the folder holds, against the names and shapes in the message.",
     ),
     Signature(
         "CKPT-WEIGHTS-ONLY",
@@ -52,6 +52,7 @@ SIGNATURES = (
         explains=("MODEL-LOAD",),
         alike=("MODEL-LOAD",),
         source="torch/serialization.py:load",
+        confirm="python -c 'import torch; print(torch.__version__)': from 2.6 on torch.load reads weights only.",
     ),
     Signature(
         "CKPT-DISK",
@@ -157,7 +158,7 @@ SIGNATURES = (
             ),
             "zero_to_fp32.py consolidates the weights of the existing checkpoint",
         ),
-        "A pytorch_model.bin of a few hundred kilobytes.",
+        "ls -lh of the checkpoint: a pytorch_model.bin of a few hundred kilobytes.",
         source="deepspeed/runtime/engine.py:save_16bit_model",
     ),
 )

@@ -17,7 +17,7 @@ SIGNATURES = (
         ("Check batch related parameters.",),
         (Remedy("Leave out train_batch_size: DeepSpeed computes it", patches.batch_from_micro), CHECK),
         source="deepspeed/runtime/config.py:_batch_assertion",
-        confirm="The three numbers in the message: which of them differs from what was meant.",
+        confirm="dstui check PLAN, which computes the three numbers.",
     ),
     Signature(
         "BATCH-MISSING",
@@ -27,6 +27,7 @@ SIGNATURES = (
         ("Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided",),
         (Remedy("Set a micro-batch of 1", patches.setting("deepspeed.train_micro_batch_size_per_gpu", 1)), CHECK),
         source="deepspeed/runtime/config.py:_set_batch_related_parameters",
+        confirm="dstui check PLAN, or dstui check FILE for a ds_config.json alone.",
     ),
     Signature(
         "AUTO-UNRESOLVED",
@@ -42,6 +43,7 @@ SIGNATURES = (
         ),
         (Remedy('Drop every "auto", and set a micro-batch of 1', patches.no_auto), CHECK),
         alike=("UNKNOWN-KEY",),
+        confirm="dstui check PLAN, or dstui check FILE for a ds_config.json alone.",
     ),
     Signature(
         "UNKNOWN-KEY",
@@ -67,6 +69,7 @@ SIGNATURES = (
         ("Duplicate keys in DeepSpeed config",),
         ("Remove one of the two", CHECK),
         source="deepspeed/runtime/config_utils.py:dict_raise_error_on_duplicate_keys",
+        confirm="dstui check PLAN, or dstui check FILE for a ds_config.json alone.",
     ),
     Signature(
         "BOTH-PRECISION",
@@ -82,6 +85,7 @@ SIGNATURES = (
         ),
         (Remedy("Keep bf16", patches.without("deepspeed.fp16")), Remedy("Keep fp16", patches.without("deepspeed.bf16")), CHECK),
         source="deepspeed/runtime/config.py:_initialize_params",
+        confirm="dstui check PLAN, or dstui check FILE for a ds_config.json alone.",
     ),
     Signature(
         "OPT-SCHED-NAME",
@@ -91,6 +95,7 @@ SIGNATURES = (
         ("is not a supported DeepSpeed Optimizer", "does not recognize LR scheduler"),
         (Remedy("Use the intended scheduler", patches.known_scheduler), CHECK),
         source="deepspeed/runtime/engine.py:_scheduler_from_config",
+        confirm="dstui check PLAN, or dstui check FILE for a ds_config.json alone.",
     ),
     Signature(
         "CONFIG-ASSERT",
@@ -163,6 +168,7 @@ SIGNATURES = (
         ),
         (Remedy('Write "auto" if the Trainer knows the value', patches.trainer_values), CHECK),
         source="transformers/integrations/deepspeed.py:trainer_config_finalize",
+        confirm="dstui check PLAN, or dstui check FILE for a ds_config.json alone.",
     ),
     Signature(
         "NO-SYNC",
@@ -175,6 +181,7 @@ SIGNATURES = (
             "Upgrade transformers and accelerate",
         ),
         source="deepspeed/runtime/engine.py:no_sync",
+        confirm="grep -rn no_sync in the folder of the script.",
     ),
     Signature(
         "TRAINER-BF16",
@@ -222,7 +229,7 @@ SIGNATURES = (
         ),
         ("Choose sizes whose product divides the number of ranks",),
         alike=("CONFIG-ASSERT",),
-        confirm="The product of the parallel sizes, against the number of ranks.",
+        confirm="dstui check PLAN, which multiplies the parallel sizes.",
         explains=("PARALLEL-BATCH",),
     ),
     Signature(
@@ -245,7 +252,7 @@ SIGNATURES = (
         "through what accelerate launch would have set. It succeeded with its own configuration.",
         (),
         ("Check how the script passes its configuration to deepspeed.initialize, the Trainer or Accelerator",),
-        "The file was never opened between the launch and the end of the job.",
+        "grep -n deepspeed in the script: who opens the configuration.",
     ),
     Signature(
         "SILENT-TYPO",
@@ -254,7 +261,7 @@ SIGNATURES = (
         "At the top level DeepSpeed ignores unknown keys: what the key was meant to change did not change.",
         (),
         (CHECK,),
-        "The key is in no release's list of keys.",
+        "dstui docs KEY: the key is in no release's list.",
     ),
     Signature(
         "DEVICE-MAP-Z3",
@@ -268,6 +275,6 @@ SIGNATURES = (
         ("from_pretrained without device_map and low_cpu_mem_usage",),
         alike=("QUANT-SPILL",),
         source="transformers/integrations/accelerate.py:check_and_set_device_map",
-        confirm="A device_map or low_cpu_mem_usage in the call of from_pretrained.",
+        confirm="grep -rnE 'device_map|low_cpu_mem_usage' in the folder of the script.",
     ),
 )

@@ -142,7 +142,7 @@ SIGNATURES = (
         "The script called sys.exit, or reached its end, on that rank only.",
         (),
         ("Look for sys.exit and for conditions on the rank in the script",),
-        "The last lines of that rank.",
+        "dstui logs --rank N, or tail -n 50 of that rank's log.",
         sure=False,
         alike=("DESYNC-EARLY-EXIT", "KILLED-UNKNOWN"),
         source="deepspeed/launcher/launch.py:sigkill_handler",

@@ -153,7 +153,7 @@ SIGNATURES = (
         "The async_io op is built from libaio's headers (0.3.112 or newer).",
         ("Unable to JIT load the async_io op", "Unable to pre-compile async_io"),
         (Remedy("Offload to host memory instead", patches.nvme_to_cpu), "apt install libaio-dev (dnf libaio-devel)"),
-        "A compile test of libaio.h with io_pgetevents.",
+        "echo '#include <libaio.h>' | gcc -E - >/dev/null on the host, and ds_report: async_io.",
         explains=("OP-BUILD", "BUILD-FAILED"),
         alike=("OP-BUILD",),
     ),

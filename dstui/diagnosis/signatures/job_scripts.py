@@ -262,6 +262,7 @@ SIGNATURES = (
         alone=True,
         explains=("USER-PY",),
         source="deepspeed/launcher/launch.py:main",
+        confirm="grep -n local_rank of the script: it reads LOCAL_RANK, or takes --local_rank.",
     ),
     Signature(
         "LOCAL-RANK-DEFAULT",
@@ -272,6 +273,7 @@ SIGNATURES = (
         ("parser.add_argument('--local_rank', type=int, default=-1) in the script: DeepSpeed then reads LOCAL_RANK",),
         explains=("USER-PY",),
         source="deepspeed/runtime/engine.py:_do_args_sanity_check",
+        confirm="grep -n local_rank of the script: the default that its parser has.",
     ),
     Signature(
         "BAD-ARGS",

@@ -65,6 +65,7 @@ SIGNATURES = (
         ("Give --hostfile a path that exists",),
         launcher=True,
         source="deepspeed/launcher/runner.py:fetch_hostfile",
+        confirm="ls -l of the hostfile's path on the host that launches.",
     ),
     Signature(
         "NO-NUMACTL",
@@ -74,6 +75,7 @@ SIGNATURES = (
         ("No such file or directory: 'numactl'",),
         ("Install numactl, or set LOCAL_SIZE to the number of ranks of the host, as dstui does for its own launches",),
         launcher=True,
+        confirm="which numactl on the host that failed.",
     ),
     Signature(
         "INCLUDE-BAD",
@@ -90,6 +92,7 @@ SIGNATURES = (
         launcher=True,
         alike=("HOSTFILE-BAD",),
         source="deepspeed/launcher/runner.py:parse_resource_filter",
+        confirm="dstui check PLAN, and cat of the hostfile: the hosts and slots that it has.",
     ),
     Signature(
         "EXCLUDE-ALL",
@@ -101,6 +104,7 @@ SIGNATURES = (
         launcher=True,
         in_code=True,
         source="deepspeed/launcher/runner.py:main",
+        confirm="dstui check PLAN, and cat of the hostfile: the hosts and slots that it has.",
     ),
     Signature(
         "NUM-NODES-LOCAL",
@@ -111,6 +115,7 @@ SIGNATURES = (
         (Remedy("Use the available nodes", patches.without("cluster.num_nodes")), "Name the hosts: cluster.hosts or cluster.hostfile"),
         launcher=True,
         source="deepspeed/launcher/runner.py:main",
+        confirm="dstui check PLAN, and cat of the hostfile.",
     ),
     Signature(
         "SSH-CHECK",
@@ -143,6 +148,7 @@ SIGNATURES = (
         explains=("TOOL-GONE",),
         launcher=True,
         source="deepspeed/launcher/runner.py:main",
+        confirm="which pdsh on the host that launches.",
     ),
     Signature(
         "REMOTE-ENV",

@@ -280,5 +280,6 @@ SIGNATURES = (
         "Its all-reduce on CPUs leaves deepspeed_allreduce_buffer_* behind, which take memory until they are removed.",
         (rx("deepspeed_allreduce_buffer_", r"deepspeed_allreduce_buffer_\d+_\S+_\d+_\d+"),),
         ("Remove those that no process maps: rm /dev/shm/deepspeed_allreduce_buffer_*",),
+        confirm="ls -l /dev/shm on the host that failed.",
     ),
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual import on
 
 from dstui.base.limits import parse_json
@@ -14,7 +15,7 @@ from dstui.tui.dialogs.dialog import Lines, ToRead
 from dstui.tui.forms.fields import Field, help_for
 from dstui.tui.kit.keys import table
 from dstui.tui.kit.row_list import RowList
-from dstui.tui.kit.text_row import BLANK, STYLE_OF, Row, fit, paragraph, row
+from dstui.tui.kit.text_row import BLANK, STYLE_OF, Row, Span, fit, paragraph, row
 
 if TYPE_CHECKING:
     from dstui.logs.log_blocks import LogLine
@@ -51,6 +52,26 @@ class TextViewer(ToRead):
     def _chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         self.dismiss(event.key)
+
+
+class LinesViewer(Lines, ToRead):
+    """Lines of a command's output, wrapped where they are too long."""
+
+    ROWS = "help"
+
+    def __init__(self, title: str, texts: Iterable[str]) -> None:
+        super().__init__(title)
+        self.texts = [line for text in texts for line in text.splitlines()]
+
+    def lines(self) -> list[Row]:
+        """Return the lines; the rest of a long one is indented."""
+        return [part for line in self.texts for part in self._wrapped(line)]
+
+    def _wrapped(self, line: str) -> list[Row]:
+        if cell_len(line) <= self.room:
+            return [row(line)]
+        begin = " " * (len(line) - len(line.lstrip()))
+        return paragraph(line.strip(), self.room, first=(Span(begin),))
 
 
 class Help(Lines, ToRead):

@@ -151,7 +151,7 @@ class Start(Ask):
             if any(answer.label[LABEL : LABEL + 1] in GLYPHS.values() for answer in answers):
                 rows.append(row((f"{'':{2 + LABEL}}{'GPU' if self.machine and self.machine.gpus else 'RAM':>10}  left", "faint")))
             rows += [*(row((fit(a.key, 2), "accent"), a.label, key=a.label) for a in answers)]
-        return [*rows, BLANK, row(("New here? `dstui tour` in a shell shows every step in ten minutes.", "faint"))]
+        return [*rows, BLANK, row(("New here? `dstui tour` in a shell shows all of it.", "faint"))]
 
 
 def found_rows(found: FolderContents, machine: Machine | None, width: int) -> list[Row]:

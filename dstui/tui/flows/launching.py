@@ -122,16 +122,14 @@ class Launching:
     def _probe(self) -> None:
         from dstui.jobs.control.probing import DEADLINE, probe_plan
         from dstui.jobs.control.start import LaunchError
-        from dstui.tui.dialogs.reading import TextViewer
-        from dstui.tui.kit.text_row import Row, Span
+        from dstui.tui.dialogs.reading import LinesViewer
 
         try:
             lines = probe_plan(self._session.state.launch_target(), DEADLINE).lines()
         except LaunchError as error:
             self._app.call_later(say, self._app, f"Not probed: {error}", "error")
         else:
-            rows = [Row((Span(line),)) for text in lines for line in text.splitlines()]
-            self._app.call_later(self._app.push_screen, TextViewer("This Plan as resolved by DeepSpeed", rows))
+            self._app.call_later(self._app.push_screen, LinesViewer("This Plan as resolved by DeepSpeed", lines))
 
     # The job in view
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Prompt
-from dstui.tui.dialogs.reading import WIDTH, TextViewer
+from dstui.tui.dialogs.reading import WIDTH, LinesViewer, TextViewer
 from dstui.tui.flows.saving import free_name
-from dstui.tui.kit.text_row import Row, Span
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.run.diagnosis_pane import full_rows, stack_rows
 from dstui.tui.run.host_lines import host_choices
@@ -120,8 +119,8 @@ class Reporting:
     def _read_resolved(self, folder: JobFolder) -> None:
         from dstui.explain import explain_run, run_lines
 
-        rows = [Row((Span(line),)) for text in run_lines(explain_run(folder), folder.name) for line in text.splitlines()]
-        self._app.call_later(self._app.push_screen, TextViewer("The configuration as resolved by DeepSpeed", rows))
+        viewer = LinesViewer("The configuration as resolved by DeepSpeed", run_lines(explain_run(folder), folder.name))
+        self._app.call_later(self._app.push_screen, viewer)
 
     def write_bundle(self, job: WatchedJob) -> None:
         """Write a zip for a bug report into the current folder."""

@@ -183,8 +183,16 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> l
     if any(a.name == "launch.sh" for a in made):
         rows.append(row("what starts the ranks", right=[(f"{state.ranks or '?'} ranks", "dim")], key="launch.sh"))
     rows.append(row("the same without this screen", key=HEADLESS))
-    name = (state.plan.job.script or state.plan.job.module or "the script").rpartition("/")[2]
-    return [*rows, BLANK, row(("Code", "accent")), row(f"the lines that {name} needs", key=LINES)]
+    return [*rows, BLANK, row(("Code", "accent")), row(_lines_title(state.plan), key=LINES)]
+
+
+def _lines_title(plan: Plan) -> str:
+    from dstui.documents.open import script_facts_of
+
+    if getattr(script_facts_of(plan), "integration", None):
+        return "the lines in general"
+    name = (plan.job.script or plan.job.module or "the script").rpartition("/")[2]
+    return f"the lines that {name} needs"
 
 
 def _hole_rows(plan: Plan) -> list[Row]:

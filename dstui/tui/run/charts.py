@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NARROWEST, LOWEST = 34, 7
 """The smallest width and height of a plot in cells, including its frame."""
-TALLEST = 14
+TALLEST = 20
 """The largest height of a plot."""
 SPARK = 12
 """Cells of a sparkline."""
@@ -78,7 +78,7 @@ def grid(series: Mapping[str, Buckets], width: int, height: int) -> tuple[list[R
     names = list(drawable)[:most]
     if not names or height < LOWEST:
         return [Row((Span(WAITING, "dim"),))], []
-    columns = min(columns, len(names))
+    columns = next((few for few in range(1, columns) if -(-len(names) // few) * TALLEST <= height), min(columns, len(names)))
     lines = [names[at : at + columns] for at in range(0, len(names), columns)]
     tall = min(height // len(lines), TALLEST)
     rows: list[Row] = []
