@@ -69,7 +69,8 @@ def living() -> Iterator[str]:
 def test_reading_commands_start_and_write_nothing_for_an_orphaned_job(tmp_path: Path, living: str) -> None:
     folder = orphan(tmp_path / "job", living)
     before = content(folder)
-    done = subprocess.run([sys.executable, "-c", LOOK, folder.path], cwd=tmp_path, capture_output=True, text=True, check=False)
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}  # jobs of other tests may be in a queue, which `runs` asks about
+    done = subprocess.run([sys.executable, "-c", LOOK, folder.path], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
     assert content(folder) == before
     assert "running" in done.stderr and "its supervisor was killed: dstui attach job starts another" in done.stderr
