@@ -7,6 +7,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from dstui.diagnosis import report
 from dstui.diagnosis.recognition.subjects import FUNCTIONS, KINDS, MESSAGES, RAISERS
 from dstui.diagnosis.reporting.pages import cause_pages, cause_titles, causes_document
@@ -48,14 +50,19 @@ def test_causes_document_is_generated_from_the_signatures() -> None:
 
 
 def test_source_of_a_cause_exists() -> None:
-    wrong = []
+    wrong, absent = [], set[str]()
     for signature in (one for one in ALL if one.source):
         file, colon, wanted = signature.source.partition(":")
         assert colon, f"the source of {signature.id} is PATH/IN/A/PACKAGE.py:NAME, else left out"
-        package = find_spec(file.partition("/")[0])
-        if package is not None and package.origin is not None and wanted not in defined_in(Path(package.origin).parent.parent / file):
+        name = file.partition("/")[0]
+        package = find_spec(name)
+        if package is None or package.origin is None:
+            absent.add(name)
+        elif wanted not in defined_in(Path(package.origin).parent.parent / file):
             wrong.append(f"{file} has no {wanted}")
     assert wrong == []
+    if absent:
+        pytest.skip(f"the causes of packages that are not installed were left out: {', '.join(sorted(absent))}")
 
 
 @cache
