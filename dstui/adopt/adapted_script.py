@@ -345,7 +345,7 @@ def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
             )
         if is_call_of(node, "load_state_dict") and isinstance(node, ast.Call) and name_in(node.func).startswith(f"{parts.optimizer}."):
             yield node.lineno, "DeepSpeed keeps the optimizer's state itself: resume from save_checkpoint() with load_checkpoint()"
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:") and node.value[5:].isdecimal():
             yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'
         if isinstance(node, ast.Call) and name_in(node.func).endswith("amp.scale_loss"):
             yield node.lineno, "apex scales the loss here: leave it switched off, and choose fp16 or bf16 in the configuration"

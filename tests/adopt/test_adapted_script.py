@@ -63,6 +63,12 @@ def test_loss_computed_without_the_engines_forward_is_reported() -> None:
     assert not any("does not go through" in said for _, said in adapted(FLAT).notes)
 
 
+@pytest.mark.parametrize(("device", "fixed"), [('"cuda:0"', True), ('f"cuda:{rank}"', False), ('"cuda:{}".format(rank)', False)])
+def test_device_of_one_gpu_for_all_ranks_is_reported(device: str, fixed: bool) -> None:
+    notes = adapted(FLAT.replace("nn.Linear(4, 1)", f"nn.Linear(4, 1).to({device})")).notes
+    assert any("is one GPU for all ranks" in note for _, note in notes) == fixed
+
+
 TWO = HEAD + "a = torch.optim.Adam(m.parameters())\nb = torch.optim.Adam(n.parameters())\nloss.backward()\na.step()\n"
 
 
