@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,8 +62,9 @@ def content(folder: JobFolder) -> dict[Path, bytes]:
 @pytest.fixture
 def living() -> Iterator[str]:
     """Yield the tag of a job that has a living process."""
-    with subprocess.Popen(["sleep", "1000"], env={**os.environ, TAG: "take-over-tag"}) as process:
-        yield "take-over-tag"
+    tag = f"take-over-{uuid.uuid4()}"  # a tag for each test: one that stops a job kills every process with its tag
+    with subprocess.Popen(["sleep", "1000"], env={**os.environ, TAG: tag}) as process:
+        yield tag
         process.kill()
 
 
