@@ -15,8 +15,8 @@ from dstui.plan.finding import Finding, sort_findings
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
     from dstui.facts.measured import Measured
-    from dstui.forecast.forecast import Facts as ModelFacts
     from dstui.forecast.forecast import Forecast
+    from dstui.forecast.modelled import Facts as ModelFacts
     from dstui.machine.slurm_offers import SlurmOffers
     from dstui.plan.hostfile import HostfileProblem
     from dstui.render.target import Target

@@ -1,4 +1,4 @@
-"""Who reads the DeepSpeed configuration of a script, and how it reaches the script. Pure, by the syntax tree."""
+"""Find who reads the DeepSpeed configuration of a script, and how it reaches the script. Pure, by the syntax tree."""
 
 from __future__ import annotations
 

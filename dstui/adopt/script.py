@@ -86,7 +86,7 @@ class ScriptFacts:
     needs_argument: bool = False
     """Whether deepspeed.initialize gets its configuration only from the script's arguments."""
     uses_lightning: bool = False
-    """Whether the script imports Lightning."""
+    """True if the script imports Lightning."""
     model: str = ""
     """The only model that it names itself, for a launch that names none."""
     model_why: str = ""

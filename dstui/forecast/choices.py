@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dstui.forecast.capacity import Capacity, capacity_of
-from dstui.forecast.forecast import Forecast, assembled, models_of, rates_for
+from dstui.forecast.forecast import Forecast, assembled, rates_for
 from dstui.forecast.model import ModelFacts
+from dstui.forecast.modelled import models_of
 from dstui.forecast.setup import Place, Setup
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dstui.forecast.capacity import capacity_of
-from dstui.forecast.forecast import models_of
 from dstui.forecast.model import facts_of_params
+from dstui.forecast.modelled import models_of
 from dstui.forecast.recommend import enough
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan

@@ -1,4 +1,4 @@
-"""What is not in the forecast and told as unknown: keys of DeepSpeed, and what RLHF holds beside the model."""
+"""List what a forecast leaves out and reports as unknown: keys of DeepSpeed, and what RLHF holds beside the model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VLLM = (
 )
 REFERENCE = "only the upper end of the GPU's range includes a reference model, which the script may hold beside the trained one"
 VLLM_SHARE, SWIFT_VLLM_SHARE = 0.3, 0.9
-"""How much of the GPU vLLM takes by default, in TRL and in ms-swift."""
+"""Default shares of the GPU that vLLM takes, in TRL and in ms-swift."""
 _WITH_REFERENCE = re.compile(r"(?:^|[^a-z])(?:dpo|kto|ppo)(?:[^a-z]|$)")
 
 

@@ -15,9 +15,10 @@ from dstui.check.auto_values import AUTO
 from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.choices import CHOICES, Choice
-from dstui.forecast.forecast import Modelled, batch_of, idle_of
+from dstui.forecast.forecast import batch_of, idle_of
 from dstui.forecast.memory import CPU_PROCESS, GPU_PROCESS, LAST, WASTED, PassMemory, around, beside, fragmented, host_room
 from dstui.forecast.model import Counts, counts
+from dstui.forecast.modelled import Modelled
 from dstui.forecast.patch import KEYS
 from dstui.forecast.rates import Rates
 from dstui.forecast.setup import Setup

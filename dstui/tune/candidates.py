@@ -16,8 +16,9 @@ from dstui.check.auto_values import AUTO
 from dstui.check.rules.batch import MICRO, STEPS, TRAIN
 from dstui.forecast.capacity import capacity_of
 from dstui.forecast.choices import CHOICES, Choice
-from dstui.forecast.forecast import forecast, models_of, rates_for
+from dstui.forecast.forecast import forecast, rates_for
 from dstui.forecast.model import ModelFacts
+from dstui.forecast.modelled import models_of
 from dstui.forecast.patch import Patch, patch_of
 from dstui.forecast.recommend import recommend, way_of
 from dstui.forecast.setup import Setup

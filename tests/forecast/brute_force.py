@@ -14,8 +14,9 @@ from typing import NamedTuple
 from targets import EIGHT_H100, EIGHT_H200, FOUR_A100, NVME, ONE_4090, TWO_4090, TWO_NODES, facts, machine, plan
 
 from dstui.forecast.capacity import capacity_of
-from dstui.forecast.forecast import models_of, rates_for
+from dstui.forecast.forecast import rates_for
 from dstui.forecast.hardware import named_machine
+from dstui.forecast.modelled import models_of
 from dstui.forecast.recommend import RankedPlans, forecast_of, recommend
 from dstui.forecast.setup import Setup
 from dstui.machine.snapshot import Machine

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from dstui.forecast.capacity import Capacity
-from dstui.forecast.forecast import Forecast, Modelled, assembled
+from dstui.forecast.forecast import Forecast, assembled
 from dstui.forecast.model import ModelFacts, counts, facts_of_config
+from dstui.forecast.modelled import Modelled
 from dstui.forecast.presets import presets
 from dstui.forecast.rates import Rates
 from dstui.forecast.setup import FUSED_EXPERTS, LOSS_BYTES, NEW_LOSS, OLD_LOSS_BYTES, SWIFT_LOSS_BYTES, Setup, is_before

@@ -31,7 +31,7 @@ class Regression:
     path: str
     """The key that it is about."""
     symptom: str
-    """What happens, as the end of a sentence."""
+    """The effect, as the end of a sentence."""
     instead: str
     """A workaround if the release cannot be changed; empty if there is none."""
     link: str

@@ -205,7 +205,7 @@ class Silence:
     places: tuple[str, ...] = ()
     """Which rank was late for what, and where each rank was, from the stacks."""
     at: str = ""
-    """Where the first of the missing ranks was."""
+    """Code location of the first missing rank."""
     over: float | None = None
     """When the ranks continued; None if they did not."""
 

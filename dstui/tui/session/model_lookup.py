@@ -12,8 +12,8 @@ from dstui.base.files import typed_path
 
 if TYPE_CHECKING:
     from dstui.facts.measured import Measured
-    from dstui.forecast.forecast import Facts
     from dstui.forecast.model import ModelFacts
+    from dstui.forecast.modelled import Facts
     from dstui.plan import Plan
 
 

@@ -154,7 +154,7 @@ class Hook:
                 if os.access(path, os.X_OK) and not os.path.isdir(path):
                     self.end(str(os.fsdecode(path)))
             except Exception:
-                pass  # the system call reports what is wrong
+                pass  # observing must not stop the call, and the call itself reports a bad path
             return replace(path, *rest)
 
         execute.__name__, execute.__doc__ = replace.__name__, replace.__doc__

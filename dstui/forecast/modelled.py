@@ -1,0 +1,96 @@
+"""The models of a Plan, each with its facts, its setup, and the assumptions behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dstui.adopt.script_options import options_of
+from dstui.check.auto_values import fill_auto
+from dstui.forecast.capacity import Capacity
+from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, counts, has_whole_experts
+from dstui.forecast.not_reckoned import beside
+from dstui.forecast.setup import SWIFT_LOSS_BYTES, Setup, add_optimizer, configurations, setup_of
+from dstui.machine.snapshot import Machine, known
+from dstui.plan import Plan
+from dstui.plan.accelerate_keys import sp_size
+from dstui.plan.model import Model
+
+Facts = ModelFacts | Mapping[str, ModelFacts]
+TOO_LONG = "the model was made for {} positions, and {} tokens are planned: learned positions fail there, others lose quality"
+ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modelled:
+    """One model of a run with its setup and facts. `name` is empty if there is only one."""
+
+    name: str = ""
+    facts: ModelFacts
+    model: Model | None
+    setup: Setup
+    beside: float = 0.0
+    """The bytes that RLHF may hold on each GPU beside the model: only the upper end of the range includes them."""
+
+    @property
+    def counted(self) -> Counts | None:
+        """The parameters as they are trained and stored; small ones are counted apart at stage 3."""
+        least = self.setup.persistence if self.setup.stage == 3 else 0
+        return counts(self.facts, self.model, persistence=least, split_experts=self.setup.split_experts)
+
+
+def models_of(
+    plan: Plan, facts: Facts, room: Capacity, machine: Machine, built: Mapping[str, Any] | None = None
+) -> tuple[list[Modelled], list[str]]:
+    """Return every model of a Plan with its setup, and the assumptions. `built` stands for an empty deepspeed section."""
+    found, reported = list[Modelled](), list[str]()
+    for name, config in ({"": built} if built else configurations(plan)).items():
+        mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
+        if mine is None:
+            continue
+        model = plan.focused_on(name).model
+        options = {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
+        kind = plan.job.integration
+        filled = fill_auto(config, kind, plan.accelerate, options)
+        setup, notes = setup_of(
+            add_optimizer(filled, kind, options, known(machine.software.torch, None)),
+            model,
+            kind,
+            ranks=room.ranks,
+            nodes=room.nodes,
+            hidden=mine.hidden,
+            on_cpu=room.on_cpu,
+            transformers=known(machine.software.transformers, None),
+            parts=sp_size(plan),
+        )
+        if _is_swift(plan) and setup.training and not setup.fused_loss:
+            setup = setup._replace(loss_bytes=SWIFT_LOSS_BYTES)
+        whole = setup.weight_bytes * (mine.params or 0)
+        if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
+            setup = setup._replace(built_partitioned=True)
+            notes += [ZERO_INIT] if setup.stage == 3 else []
+        if mine.shape and 0 < mine.shape.positions < setup.sequence:
+            notes.append(TOO_LONG.format(mine.shape.positions, setup.sequence))
+        if has_whole_experts(mine, model, setup.split_experts):
+            notes.append(WHOLE_EXPERTS)
+        alone = whole / (room.ranks if setup.stage == 3 else 1) * (setup.training and not (model and model.lora))
+        words = plan.job.command[:2] or (plan.job.script or plan.job.module or "",)
+        held = [*beside(options, words, room.gpu, alone, _is_swift(plan))]
+        reported += [*mine.notes, *notes, *(sentence for sentence, _ in held)]
+        found.append(
+            Modelled(
+                beside=sum(size for _, size in held),
+                name=name,
+                facts=mine,
+                model=model,
+                setup=setup._replace(training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None),
+            )
+        )
+    return found, reported
+
+
+def _is_swift(plan: Plan) -> bool:
+    """Return whether ms-swift trains, by its own command or module."""
+    program = (*plan.job.command, "")[0].rpartition("/")[2]
+    return program == "swift" or (plan.job.module or "").partition(".")[0] == "swift"
