@@ -99,7 +99,8 @@ def traceback_text(output: str) -> str:
 
 def process_stacks(pid: int) -> str:
     """Return what a process that does not end is doing: its Python stacks, and the kernel function that each thread waits in."""
-    stacks = subprocess.run(["py-spy", "dump", "-p", str(pid)], capture_output=True, text=True, check=False)
+    py_spy = Path(sys.executable).with_name("py-spy")
+    stacks = subprocess.run([py_spy, "dump", "-p", str(pid)], capture_output=True, text=True, check=False)
     threads = "\n".join(
         f"{path.name}: {(path / 'wchan').read_text()} {(path / 'stat').read_text()}" for path in Path(f"/proc/{pid}/task").glob("*")
     )
