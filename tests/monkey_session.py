@@ -41,11 +41,10 @@ deepspeed:
 """
 KEPT = 400_000
 """Bytes of recent output that are kept and searched for tracebacks."""
-PAUSES = (0.0, 0.0, 0.01, 0.1)
+PAUSES = (0.0, 0.0, 0.05, 0.25)
 """Seconds to wait at most after a write, chosen at random: the next one comes while its dialog still opens, or after that."""
 QUIET = 0.03
 """Seconds without output after which a pause ends early."""
-UNDO_AND_SAVE = b"z" * 1000 + b"\x1bOQ"
 LAUNCH_KEY = "l"
 """The key that launches a job. Launching takes seconds of CPU time, so most sessions never press it."""
 
@@ -190,9 +189,9 @@ class MonkeySession:
                 return False
         pause = chance.choice(PAUSES)  # a key may arrive while the previous one still opens something, or after
         until = time.monotonic() + pause
-        self._drain(terminal, 0.0)
-        while (left := until - time.monotonic()) > 0 and self._drain(terminal, min(left, QUIET)):
-            pass
+        seen = self._drain(terminal, pause)
+        while seen and (left := until - time.monotonic()) > 0:
+            seen = self._drain(terminal, min(left, QUIET))
         return not self._ended(terminal)
 
     def _type(self, terminal: Terminal, data: bytes) -> bool:
@@ -260,21 +259,25 @@ class MonkeySession:
         self._picture(terminal)
         if self._ended(terminal):
             return
-        for _ in range(24):  # a dialog may still be opening: look for both each time
-            for keys, wanted in (("\x1b", " q quit"), ("\x1bOR", "1 · Machine")):
-                if wanted not in terminal.text:
-                    self._press(terminal, keys)
-                    break
+        for _ in range(48):  # a dialog may still be opening, and the table of runs has `q` too: look again each time
+            if " q quit" not in terminal.text or "Esc back" in terminal.text or "Esc close" in terminal.text:
+                self._press(terminal, "\x1b")
+            elif "1 · Machine" not in terminal.text:
+                self._press(terminal, "\x1bOR")
+            elif " z undo" in terminal.text:
+                self._type(terminal, b"z" * 50)
+                self._picture(terminal)
             else:
                 break
-        if not self._type(terminal, UNDO_AND_SAVE):
-            return
-        while self._drain(terminal, 1.0):
-            pass
+        self._press(terminal, "\x1bOQ")
         if self._ended(terminal):  # the last keys asked for it
             return
-        if self.words == ("plan.yaml",) and self.plan.read_text() != PLAN:  # the tour's Plan is its own
-            self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{terminal.text}")
+        edited = self.words == ("plan.yaml",)  # the tour's Plan is its own
+        deadline = time.monotonic() + PATIENCE / 4
+        while edited and self.plan.read_text() != PLAN and time.monotonic() < deadline:
+            self._drain(terminal, 0.1)
+        if edited and self.plan.read_text() != PLAN:
+            self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{self._picture(terminal)}")
         terminal.press("q")
         deadline = time.monotonic() + PATIENCE / 4
         while not (ended := self._ended(terminal)) and time.monotonic() < deadline:
