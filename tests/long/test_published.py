@@ -56,7 +56,7 @@ def facts_of(name: str) -> ModelFacts:
         )
     ffn, heads, keys = more
     config = {"model_type": "llama", "hidden_size": hidden, "num_hidden_layers": layers, "vocab_size": rows, "intermediate_size": ffn}
-    return facts_of_config({**config, "num_attention_heads": heads, "num_key_value_heads": keys})
+    return facts_of_config({**config, "num_attention_heads": heads, "num_key_value_heads": keys, "tie_word_embeddings": kind == "tied"})
 
 
 ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on queries and values": ("q_proj", "v_proj")}
