@@ -90,9 +90,7 @@ def kept_by(config: LlamaConfig) -> int:
 @pytest.mark.parametrize(("hidden", "heads", "keys", "width"), [(256, 4, 4, 1024), (256, 4, 1, 640), (384, 6, 2, 1344)])
 def test_selective_checkpointing_keeps_what_the_forecast_says(hidden: int, heads: int, keys: int, width: int) -> None:
     sizes = {"hidden_size": hidden, "intermediate_size": width, "num_attention_heads": heads, "num_key_value_heads": keys}
-    two, four = (
-        LlamaConfig(vocab_size=64, num_hidden_layers=n, max_position_embeddings=2048, use_cache=False, **sizes) for n in (2, 4)
-    )
+    two, four = (LlamaConfig(vocab_size=64, num_hidden_layers=n, max_position_embeddings=2048, use_cache=False, **sizes) for n in (2, 4))
     really = (kept_by(four) - kept_by(two)) / 2
     shape = facts_of_config({"model_type": "llama", "vocab_size": 64, "num_hidden_layers": 1, **sizes}).shape
     assert shape is not None
