@@ -21,8 +21,8 @@ Attention = Literal["eager", "sdpa", "flash", "flash3"]
 LOSS_BYTES, HELD_LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 14.0, 14.0
 """Bytes per token and row of the vocabulary during the cross entropy: logits in 32 bits, their softmax, its gradient.
 Measured with transformers' loss in 16 bits: 12.3 in the Trainer, and 14 in a loop of the script's own, which still holds the outputs
-(14.0 on an RTX 4080, by the slope of three lengths in blind_rows_4.csv). Before 4.49 it copied the logits to shift them: 2 in 16 bits, then 4
-for each of logits, copy and softmax."""
+(14.0 on an RTX 4080, by the slope of three lengths in blind_rows_4.csv). Before 4.49 it copied the logits to shift them: 2 in 16 bits,
+then 4 for each of logits, copy and softmax."""
 SWIFT_LOSS_BYTES = 18.0
 """The same in ms-swift, which computes the loss of each token and the accuracy beside the model's own: five of its scripts with packed
 samples (tests/long/blind_rows_2.csv) took 17 to 19, those of its first releases 22."""
