@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 from dstui.adopt.configuration_reader import TRAINER, first_sign, parses_trainer_arguments
 from dstui.adopt.named_model import named_model
-from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, without_deepspeed
+from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, is_optimizer, without_deepspeed
 from dstui.adopt.program import ScriptProgram, TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
 from dstui.adopt.script_arguments import ScriptArgument, arguments_of
@@ -34,10 +34,6 @@ RESUMING = (
 """Options to resume from a checkpoint, the clearest name first; an underscore equals a dash."""
 MOST_OPTIONS = 60
 """Options of a script that are listed."""
-OPTIMIZER = re.compile(
-    r"(?:torch\.optim|bitsandbytes\.optim|bnb\.optim|apex\.optimizers|deepspeed\.ops\.\w+|transformers|lion_pytorch|torch_optimizer)"
-    r"\.(?:\w+\.)?(?!lr_scheduler)[A-Z]\w*$"
-)
 OTHER_FRAMEWORKS = ("jax", "tensorflow", "keras", "paddle", "mindspore", "mxnet")
 """Packages that train models which DeepSpeed cannot train."""
 JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER.pattern}")
@@ -45,7 +41,6 @@ JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER
 SCHEDULER = re.compile(r"(?:torch\.optim\.lr_scheduler\.[A-Z]|transformers\.(?:optimization\.)?get_\w*schedule)\w*$")
 GivenScheduler = Literal["script", "function", "config"]
 """A scheduler from the script, from a function given to accelerate's DummyScheduler, or from the configuration."""
-NOT_ONE = re.compile(r"lr_scheduler|Scheduler|\.Optimizer$|^transformers\.(?!AdamW$|Adafactor$|optimization\.A)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +169,7 @@ def _unknown(program: ScriptProgram) -> str:
     other = next((name for name in OTHER_FRAMEWORKS if name in code.packages), None)
     if other is not None and "torch" not in code.packages:
         return f"it uses {other}, and DeepSpeed trains PyTorch models"
-    unread = next((f"; {code.place(line)} {what}" for line, what in program.unread), "")
+    unread = next((f"; {code.place(line)} {what}" for line, what in sorted((*program.unread, *program.foreign))), "")
     return f"no use of deepspeed, of an Accelerator or of a Trainer is seen in it{unread}"
 
 
@@ -305,8 +300,3 @@ def _kind_of_scheduler(call: Call) -> GivenScheduler | None:
 
 def _optimizers(code: Code) -> Iterator[str]:
     return (name for name in code.used if is_optimizer(name))
-
-
-def is_optimizer(name: str) -> bool:
-    """Return whether the full name of a class is that of an optimizer."""
-    return OPTIMIZER.match(name) is not None and not NOT_ONE.search(name)

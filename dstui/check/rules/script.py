@@ -171,18 +171,18 @@ def script_without_deepspeed(c: Context) -> Problems:
     missing, comes_of_it = WITHOUT[found.what]
     if found.what == "torch" and c.world_size == 1:
         comes_of_it = "it would train without DeepSpeed"
-    reason = f" ({found.why})" if not found.doubt else f", as far as can be seen ({found.why}; not seen: {found.doubt})"
+    reason = f" ({found.why})" + (f". Not certain: {found.doubt}" if found.doubt else "")
     why = "what is under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
     severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
     command = f"dstui render {shlex.quote(c.plan.source)} --only code"
-    copy = " (-o . writes a changed copy)" if found.what != "lightning" else ""
+    copy = " (-o FOLDER writes them to a file)" if found.what != "lightning" else ""
     fix = Fix(f"take the lines that step 8 shows, or `{command}`{copy}")
     yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{reason}", why, fix, severity=severity)
 
 
 WITHOUT = {
     "torch": ("deepspeed.initialize", "each rank would train alone"),
-    "joined": ("deepspeed.initialize", "torch joins its ranks, and it would train without DeepSpeed"),
+    "joined": ("deepspeed.initialize", "torch synchronises its ranks, and it would train without DeepSpeed"),
     "lightning": ("DeepSpeedStrategy", "Lightning would train without DeepSpeed"),
 }
 """What such a script lacks, and the consequence."""
