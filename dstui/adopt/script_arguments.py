@@ -38,7 +38,7 @@ class ScriptArgument:
 
     @property
     def positional(self) -> bool:
-        """Whether it has no option string."""
+        """True if it has no option string."""
         return not self.words[0].startswith("-")
 
     def __str__(self) -> str:
