@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,10 @@ def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
     """Return the config.json of a model if it is on this machine or known to dstui. Never raises."""
     if not source:
         return None
+    if source.startswith("{"):
+        with suppress(FileProblem):
+            return _parsed(source, "model.source")
+        return None
     path = Path(base) / typed_path(source)
     folder = path if is_there(path) else _cached(source) if HUB_ID.fullmatch(source) else None
     if folder is None:
@@ -87,6 +92,11 @@ def read_model(source: str | None, params: float | None, base: str) -> ModelFact
 
 
 def _facts_of_source(source: str, base: str) -> ModelFacts:
+    if source.startswith("{"):
+        try:
+            return facts_of_config(_parsed(source, "model.source"), "model.source")
+        except FileProblem as problem:
+            return unknown_model("model.source", str(problem))
     path = Path(base) / typed_path(source)
     if is_there(path):
         return _facts_of_path(path)
@@ -132,12 +142,17 @@ def _facts_of_path(path: Path) -> ModelFacts:
 
 
 def _json(path: Path) -> Mapping[str, Any]:
+    return _parsed(read_text(path), str(path))
+
+
+def _parsed(text: str, where: str) -> Mapping[str, Any]:
+    """Return the object of a JSON text. Raises FileProblem."""
     try:
-        data = parse_json(read_text(path))
+        data = parse_json(text)
     except ValueError as error:
-        raise FileProblem(f"{path}: no JSON: {str(error)[:200]}") from None
+        raise FileProblem(f"{where}: no JSON: {str(error)[:200]}") from None
     if not isinstance(data, dict):
-        raise FileProblem(f"{path}: not an object ({{…}}), which a config.json is")
+        raise FileProblem(f"{where}: not an object ({{…}}), which a config.json is")
     return data
 
 
