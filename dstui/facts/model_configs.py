@@ -13,7 +13,7 @@ from typing import Any
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text, typed_path
 from dstui.base.limits import parse_json
-from dstui.forecast.presets import preset
+from dstui.forecast.presets import preset, stored_name
 from dstui.plan import Plan
 
 HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
@@ -32,7 +32,7 @@ def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
     path = Path(base) / typed_path(source)
     folder = path if is_there(path) else cached_snapshot(source) if HUB_ID.fullmatch(source) else None
     if folder is None:
-        return preset(source)
+        return preset(stored_name(source)[0])
     try:
         return read_object(folder / "config.json" if is_folder(folder) else folder)
     except FileProblem:
