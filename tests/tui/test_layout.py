@@ -190,7 +190,9 @@ async def test_every_field_is_found_by_its_path(open_app: Open) -> None:
                 found = field_of(field.path, state)
                 assert found is not None
                 key = lookup(field.path.removeprefix("deepspeed.")) if field.path.startswith("deepspeed.") else None
-                assert key is None or key.default is None or key.why, f"no reason for the default of {field.path}"
+                assert key is None or key.default is None or key.why, (
+                    f'write why {field.path} has its default: "why" in dstui/plan/data/curated.json'
+                )
                 assert found[1].path == field.path
 
 
