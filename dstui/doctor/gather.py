@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import posixpath
 import secrets
 import sys
 import time
@@ -88,7 +89,7 @@ def resolve_job(plan: Plan | None, machine: Machine) -> JobOnHosts:
     if plan is None:
         return JobOnHosts(None, {"localhost": 0}, sys.executable, sys.executable, str(Path.cwd()), None)
     workdir = plan.place(plan.job.workdir)
-    script = str(Path(workdir, plan.job.script)) if plan.job.script else None
+    script = plan.place(posixpath.join(plan.job.workdir, plan.job.script)) if plan.job.script else None
     problem, used, launch = None, None, None
     try:
         pool = parse_hostfile(read_text(Path(plan.place(plan.cluster.hostfile)))) if plan.cluster.hostfile else allocation_of(plan)

@@ -13,8 +13,8 @@ from dstui.adopt.script_options import options_of_yamls
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text, reason, typed_path
 from dstui.base.limits import parse_json
 from dstui.base.regular_files import open_regular
-from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, unknown_model
-from dstui.forecast.presets import preset, presets, tuned_from
+from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, stored_as, unknown_model
+from dstui.forecast.presets import preset, presets, stored_name, tuned_from
 from dstui.forecast.setup import configurations
 from dstui.plan import Plan
 from dstui.plan.holes import HOLE
@@ -67,7 +67,7 @@ def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
     path = Path(base) / typed_path(source)
     folder = path if is_there(path) else _cached(source) if HUB_ID.fullmatch(source) else None
     if folder is None:
-        return preset(source)
+        return preset(stored_name(source)[0])
     try:
         return _json(folder / "config.json" if is_folder(folder) else folder)
     except FileProblem:
@@ -93,18 +93,19 @@ def _facts_of_source(source: str, base: str) -> ModelFacts:
     cached = _cached(source) if HUB_ID.fullmatch(source) else None
     if cached is not None:
         return _facts_of_path(cached)
-    known = preset(source)
+    name, stored = stored_name(source)
+    known = preset(name)
     if known is not None:
-        return facts_of_config(known, f"{source}, as listed in dstui")
+        return stored_as(facts_of_config(known, f"{name}, as listed in dstui"), stored)
     if HOLE.search(source):
         return unknown_model(source, f"model.source is {source[:200]}: the model is known once the hole is filled")
     if not HUB_ID.fullmatch(source):
         return unknown_model(
             source, f"model.source: there is no {source[:200]}, and it is not a hub id: correct it, or give model.params: 7.0e9"
         )
-    if (tuned := tuned_from(source)) is not None:
+    if (tuned := tuned_from(name)) is not None:
         note = f"{source} is taken for a fine-tune of {tuned}, by its name: hf download {source} config.json would tell"
-        return replace(facts_of_config(presets()[tuned], f"{tuned}, by the name"), notes=(note,), by_name=True)
+        return stored_as(replace(facts_of_config(presets()[tuned], f"{tuned}, by the name"), notes=(note,), by_name=True), stored)
     return unknown_model(
         source,
         f"model.source: {source} is not a folder here, not in the hub's cache and not among the models listed in dstui: "

@@ -18,10 +18,11 @@ Place = Literal["none", "cpu", "nvme"]
 Attention = Literal["eager", "sdpa", "flash", "flash3"]
 
 
-LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 14.0
+LOSS_BYTES, HELD_LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 14.0, 14.0
 """Bytes per token and row of the vocabulary during the cross entropy: logits in 32 bits, their softmax, its gradient.
-Measured with transformers' loss in 16 bits: 12.3, and 14 if the script still holds the outputs. Before 4.49 it copied the logits to shift
-them: 2 in 16 bits, then 4 for each of logits, copy and softmax."""
+Measured with transformers' loss in 16 bits: 12.3 in the Trainer, and 14 in a loop of the script's own, which still holds the outputs
+(14.0 on an RTX 4080, by the slope of three lengths in blind_rows_4.csv). Before 4.49 it copied the logits to shift them: 2 in 16 bits,
+then 4 for each of logits, copy and softmax."""
 SWIFT_LOSS_BYTES = 18.0
 """The same in ms-swift, which computes the loss of each token and the accuracy beside the model's own: five of its scripts with packed
 samples (tests/long/blind_rows_2.csv) took 17 to 19, those of its first releases 22."""
@@ -181,7 +182,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         checkpointing=bool(model and model.activation_checkpointing),
         attention=_attention(model),
         fused_loss=bool(model and model.fused_loss),
-        loss_bytes=OLD_LOSS_BYTES if is_before(NEW_LOSS, transformers) else LOSS_BYTES,
+        loss_bytes=_loss_bytes(integration, transformers),
         split_experts=is_before(FUSED_EXPERTS, transformers),
         reduce_bucket=_count(c, "reduce_bucket_size", hidden, stage),
         prefetch_bucket=_count(c, "stage3_prefetch_bucket_size", hidden, stage),
@@ -294,6 +295,13 @@ def _optimizer(c: Context, reported: list[str]) -> str:
     if kind in ("sgd", "muon", "rmsprop") and c.number("optimizer.params.momentum"):
         return f"{kind}_momentum" if kind != "muon" else kind
     return kind
+
+
+def _loss_bytes(integration: str, transformers: str | None) -> float:
+    """Return the bytes of the loss: of an old release, of the Trainer, or of a loop of the script's own."""
+    if is_before(NEW_LOSS, transformers):
+        return OLD_LOSS_BYTES
+    return LOSS_BYTES if integration == "trainer" else HELD_LOSS_BYTES
 
 
 def is_before(release: tuple[int, ...], transformers: str | None) -> bool:

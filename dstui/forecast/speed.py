@@ -20,8 +20,9 @@ START_TOKENS = 700
 """The number of tokens at which a micro-batch reaches half of the speed of a large one."""
 MEMORY_SHARE = 0.8
 """The share of the data sheet's memory bandwidth that kernels reach if they only move bytes."""
-SELECTIVE_AGAIN = 0.3
-"""The share of the forward pass that selective recomputation repeats."""
+SELECTIVE_AGAIN = 0.4
+"""The share of the matrix products of the forward pass that selective recomputation repeats: every second one, of Llama's the smaller half.
+All small kernels run again, the attention does not."""
 ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
 """Operations of causal attention per token, position and element of the heads: two products in the forward pass, five in the backward pass.
 """
@@ -115,7 +116,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
         fused = (rates.attention or rates.flops * FUSED_ATTENTION) / (ALIBI if shape.family == "bloom" else 1)
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
-        moved = (moved_in_layers(setup, shape, share) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
+        moved = (moved_in_layers(setup, shape, again) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
         seconds += moved / (rates.memory * MEMORY_SHARE)
     seconds = seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)
     waiting = setup.activation_offload and again and not setup.selective

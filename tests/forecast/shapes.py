@@ -109,6 +109,13 @@ PIXTRAL = {
     "image_size": 32,
     "patch_size": 8,
 }
+ERNIE = {**NO_HEAD_DIM, **IDS, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 56}
+INTERN_VIT = {key: value for key, value in VIT.items() if key not in ("image_size", "patch_size")} | {
+    "image_size": [32, 32],
+    "patch_size": [8, 8],
+}
+GLM_5 = {**DEEPSEEK, **IDS, "index_n_heads": 3, "index_head_dim": 12}
+
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("gpt2", "GPT2LMHeadModel", GPT2),
     ("gpt2", "GPT2LMHeadModel", {**GPT2, "n_inner": 120}),
@@ -232,6 +239,14 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("glm", "GlmForCausalLM", {**SMALL, **IDS, "attention_bias": True}),
     ("glm4_moe", "Glm4MoeForCausalLM", {**GLM_MOE, "use_qk_norm": True, "first_k_dense_replace": 1}),
     ("glm4_moe", "Glm4MoeForCausalLM", {**GLM_MOE, "first_k_dense_replace": 0, "n_shared_experts": 2}),
+    ("ernie4_5", "Ernie4_5ForCausalLM", SMALL | IDS),
+    ("ernie4_5", "Ernie4_5ForCausalLM", {**SMALL, **IDS, "use_bias": True, "tie_word_embeddings": False}),
+    ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", ERNIE),
+    ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", {**ERNIE, "num_hidden_layers": 6, "moe_layer_interval": 2, "moe_layer_end_index": 4, "moe_num_shared_experts": 0, "tie_word_embeddings": False}),
+    ("glm_moe_dsa", "GlmMoeDsaForCausalLM", GLM_5),
+    ("glm_moe_dsa", "GlmMoeDsaForCausalLM", {**GLM_5, "indexer_types": ["full", "shared", "full"], "first_k_dense_replace": 0}),
+    ("internvl", "InternVLForConditionalGeneration", {"text_config": {**SMALL, "model_type": "qwen3"}, "vision_config": INTERN_VIT, "tie_word_embeddings": False}),
+    ("internvl", "InternVLForConditionalGeneration", {"text_config": {**NO_HEAD_DIM, "model_type": "qwen2"}, "vision_config": {**INTERN_VIT, "attention_bias": True, "use_qk_norm": True, "norm_type": "rms_norm"}, "tie_word_embeddings": True}),
     ("hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", {**SMALL, **IDS, "num_experts": 4, "moe_topk": 2}),
     ("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", {**SMALL, **IDS, "tie_word_embeddings": True}),
     ("dbrx", "DbrxForCausalLM", DBRX),

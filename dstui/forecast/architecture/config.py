@@ -52,6 +52,10 @@ class Config:
         value = self._values.get(key)
         return value[:200] if isinstance(value, str) else ""
 
+    def value(self, key: str) -> object:
+        """Return a value as it is, to compare it."""
+        return self._values.get(key)
+
     def numbers(self, key: str) -> tuple[int, ...]:
         """Return a list of layer numbers; empty if there is none."""
         value = self._values.get(key)
@@ -85,6 +89,10 @@ class Config:
         """Return text_config. Whether the head is tied is read from the whole file, if it says. Raises ModelProblem."""
         part, tied = self.section("text_config"), self._values.get("tie_word_embeddings")
         return part if tied is None else Config({**part._values, "tie_word_embeddings": tied}, part._where)
+
+    def tied_by_default(self) -> Config:
+        """Return the same values for an architecture whose head is tied unless the file says otherwise."""
+        return Config({**self._values, "tie_word_embeddings": self.flag(("tie_word_embeddings", True))}, self._where)
 
     def named(self, kind: str) -> Config:
         """Return the same values as the configuration of a `model_type`, which older sections omit."""
