@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dstui.adopt.script import is_optimizer
+from dstui.adopt.no_deepspeed import is_optimizer
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -34,6 +34,11 @@ WITHOUT_ACCELERATOR = frozenset(
     }
 )
 """Functions of accelerate that need no Accelerator: a script with nothing else of it does not train with accelerate."""
+OPTIMIZER = re.compile(
+    r"(?:torch\.optim|bitsandbytes\.optim|bnb\.optim|apex\.optimizers|deepspeed\.ops\.\w+|transformers|lion_pytorch|torch_optimizer)"
+    r"\.(?:\w+\.)?(?!lr_scheduler)[A-Z]\w*$"
+)
+NOT_ONE = re.compile(r"lr_scheduler|Scheduler|\.Optimizer$|^transformers\.(?!AdamW$|Adafactor$|optimization\.A)")
 TRAINERS = re.compile(
     r"(?:accelerate|trl)(?:\.|$)|transformers\.(?:.*\.)?(?:\w*Trainer|\w*TrainingArguments|trainer|integrations|deepspeed)\b"
 )
@@ -71,7 +76,7 @@ def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:
     if any(_may_train(name) for name in code.names if not name.startswith("transformers")):
         return None
     trainer = next((call for call in code.calls if call.name.partition(".")[0] in LIGHTNING and LIGHTNING_TRAINER.search(call.name)), None)
-    doubt = next((f"{code.place(line)}: {what}" for line, what in sorted(_hidden(program))), "")
+    doubt = next((f"{code.place(line)} {what}" for line, what in sorted(_hidden(program))), "")
     if trainer is not None:
         return (
             None
@@ -82,11 +87,43 @@ def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:
     if backward is None or "torch" not in {name.partition(".")[0] for name in code.names}:
         return None
     if backward.node.args:
-        doubt = doubt or f"{code.place(backward.node.lineno)}: backward() of something that takes the loss"
+        doubt = doubt or f"{code.place(backward.node.lineno)} gives the loss to backward() of an object that is not known"
     joined = next(((name, line) for name, line in code.names.items() if name in code.used and _joins(name)), None)
     if joined:
         return WithoutDeepSpeed("joined", f"{code.place(joined[1])}: {joined[0]}", doubt)
     return WithoutDeepSpeed("torch", f"{code.place(backward.node.lineno)}: {ast.unparse(backward.node)[:60]}", doubt)
+
+
+def _steps_torch_optimizer(code: Code) -> bool:
+    """Return whether the code steps an optimizer of torch that it builds itself, so that no engine of an unknown package trains instead."""
+    if any("deepspeed" in text.lower() for text in (*code.texts, *code.names)):
+        return False
+    names = {id(call.node): call.name for call in code.calls}
+    stored = {
+        name: [one for one in values if not (isinstance(one, ast.Constant) and one.value is None)] for name, values in code.stored.items()
+    }
+    built, before = set[str](), -1
+
+    def is_built(value: ast.expr | None) -> bool:
+        if isinstance(value, ast.IfExp):
+            return is_built(value.body) and is_built(value.orelse)
+        return is_optimizer(names[id(value)]) if isinstance(value, ast.Call) else value is not None and ast.unparse(value) in built
+
+    while len(built) > before:  # self.optimizer = optimizer
+        before = len(built)
+        built = {name for name, values in stored.items() if values and all(map(is_built, values))}
+    stepped = {
+        ast.unparse(one)
+        for call in code.calls
+        if isinstance(method := call.node.func, ast.Attribute) and method.attr == "step"
+        for one in (method.value, *call.node.args)  # scaler.step(optimizer)
+    }
+    return not built.isdisjoint(stepped)
+
+
+def is_optimizer(name: str) -> bool:
+    """Return whether the full name of a class is that of an optimizer."""
+    return OPTIMIZER.match(name) is not None and not NOT_ONE.search(name)
 
 
 def _may_train(name: str) -> bool:
@@ -111,16 +148,18 @@ def _joins(name: str) -> bool:
 def _hidden(program: ScriptProgram) -> Iterator[tuple[int, str]]:
     """Yield calls that may use DeepSpeed out of sight: the line, and a few words."""
     yield from program.unread
+    if not _steps_torch_optimizer(program.code):
+        yield from program.foreign
     for call in program.code.calls:
         if HIDDEN.match(call.name) and not _harmless(call):
-            yield call.node.lineno, f"{call.name}()"
+            yield call.node.lineno, f"calls {call.name}()"
         if LIGHTNING_TRAINER.search(call.name) is None:
             continue
         strategy = call.value("strategy")
         if strategy is not None and not isinstance(strategy, ast.Constant):
-            yield call.node.lineno, "a strategy that is not written there"
+            yield call.node.lineno, "takes a strategy that is not written there"
         if not call.name.endswith(".Trainer") or any(keyword.arg is None for keyword in call.node.keywords):
-            yield call.node.lineno, "arguments that are not written there"
+            yield call.node.lineno, "takes arguments that are not written there"
 
 
 def _harmless(call: Call) -> bool:

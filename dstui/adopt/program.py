@@ -37,7 +37,9 @@ class ScriptProgram:
 
     code: Code
     unread: tuple[tuple[int, str], ...] = ()
-    """What could not be read: the line of the import, and a few words."""
+    """Its own modules that could not be read: the line of the import, and a few words."""
+    foreign: tuple[tuple[int, str], ...] = ()
+    """Imports of packages that are not known here, in the same form."""
 
 
 def read_program(text: str, text_of: TextOf, package: str = "") -> ScriptProgram:
@@ -51,6 +53,7 @@ class _Followed:
     def __init__(self, text: str, text_of: TextOf) -> None:
         self.code, self.text_of = read_code(text), text_of
         self.unread: list[tuple[int, str]] = []
+        self.foreign: list[tuple[int, str]] = []
         self.read = set[str]()
         self.characters, self.lines = len(text), text.count("\n") + 1
 
@@ -66,8 +69,10 @@ class _Followed:
                 found |= self._add(path, one.line)
                 waiting += [(posixpath.dirname(path), inner) for inner in self.code.imports[before:]]
             if not found:
-                self.unread.append((one.line, f"imports {'.' * one.level}{one.module}, which was not read"))
-        return ScriptProgram(self.code, tuple(self.unread))
+                (self.unread if one.level else self.foreign).append(
+                    (one.line, f"imports {'.' * one.level}{one.module}, which was not read")
+                )
+        return ScriptProgram(self.code, tuple(self.unread), tuple(self.foreign))
 
     def _add(self, path: str, line: int) -> bool:
         """Read a file. Return whether it exists."""

@@ -15,9 +15,10 @@ from typing import Literal, TypeVar
 
 from dstui.adopt.configuration_reader import TRAINER, first_sign, parses_trainer_arguments
 from dstui.adopt.named_model import named_model
-from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, without_deepspeed
+from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, is_optimizer, without_deepspeed
 from dstui.adopt.program import ScriptProgram, TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
+from dstui.adopt.script_arguments import ScriptArgument, arguments_of
 from dstui.plan.model import Builder, Integration
 
 RESUMING = (
@@ -33,10 +34,6 @@ RESUMING = (
 """Options to resume from a checkpoint, the clearest name first; an underscore equals a dash."""
 MOST_OPTIONS = 60
 """Options of a script that are listed."""
-OPTIMIZER = re.compile(
-    r"(?:torch\.optim|bitsandbytes\.optim|bnb\.optim|apex\.optimizers|deepspeed\.ops\.\w+|transformers|lion_pytorch|torch_optimizer)"
-    r"\.(?:\w+\.)?(?!lr_scheduler)[A-Z]\w*$"
-)
 OTHER_FRAMEWORKS = ("jax", "tensorflow", "keras", "paddle", "mindspore", "mxnet")
 """Packages that train models which DeepSpeed cannot train."""
 JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER.pattern}")
@@ -44,7 +41,6 @@ JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER
 SCHEDULER = re.compile(r"(?:torch\.optim\.lr_scheduler\.[A-Z]|transformers\.(?:optimization\.)?get_\w*schedule)\w*$")
 GivenScheduler = Literal["script", "function", "config"]
 """A scheduler from the script, from a function given to accelerate's DummyScheduler, or from the configuration."""
-NOT_ONE = re.compile(r"lr_scheduler|Scheduler|\.Optimizer$|^transformers\.(?!AdamW$|Adafactor$|optimization\.A)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +77,8 @@ class ScriptFacts:
     """Whether it makes an Accelerator but neither prepares a model nor passes it on: nothing calls deepspeed.initialize."""
     options: tuple[str, ...] = ()
     """The options of its parser that are visible."""
+    arguments: tuple[ScriptArgument, ...] = ()
+    """Those of its own parser, if it is sure to be called and all of it is plain."""
     resume: tuple[str, ...] = ()
     """Arguments to resume from a checkpoint, with {checkpoint} for its folder; empty if none are known."""
     needs_argument: bool = False
@@ -120,6 +118,10 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
 
     `text_of` returns the text of a file in the folder where imports start; `package` is the script's own folder within it.
     """
+    return replace(_inspected(text, text_of, package), arguments=arguments_of(text))
+
+
+def _inspected(text: str, text_of: TextOf, package: str) -> ScriptFacts:
     try:
         alone, program = read_code(text), read_program(text, text_of, package)
     except NotPython as problem:
@@ -167,7 +169,7 @@ def _unknown(program: ScriptProgram) -> str:
     other = next((name for name in OTHER_FRAMEWORKS if name in code.packages), None)
     if other is not None and "torch" not in code.packages:
         return f"it uses {other}, and DeepSpeed trains PyTorch models"
-    unread = next((f"; {code.place(line)} {what}" for line, what in program.unread), "")
+    unread = next((f"; {code.place(line)} {what}" for line, what in sorted((*program.unread, *program.foreign))), "")
     return f"no use of deepspeed, of an Accelerator or of a Trainer is seen in it{unread}"
 
 
@@ -298,8 +300,3 @@ def _kind_of_scheduler(call: Call) -> GivenScheduler | None:
 
 def _optimizers(code: Code) -> Iterator[str]:
     return (name for name in code.used if is_optimizer(name))
-
-
-def is_optimizer(name: str) -> bool:
-    """Return whether the full name of a class is that of an optimizer."""
-    return OPTIMIZER.match(name) is not None and not NOT_ONE.search(name)

@@ -13,7 +13,6 @@ from dstui.assess import Facts, assess
 from dstui.facts.measured import model_key, read_measured
 from dstui.jobs.control.start import LaunchError
 from dstui.jobs.control.stop import stop
-from dstui.jobs.store.folder import JobFolder
 from dstui.plan import Plan
 from dstui.render.target import Target
 from dstui.tune.candidates import CLEARLY, Candidate, Problem, best_of, next_candidate, preferred
@@ -185,8 +184,3 @@ def chosen(problem: Problem, results: list[Result]) -> Result | None:
     if problem.only:
         return max(ran, key=lambda one: problem.setup(one.patch).micro_batch, default=None)
     return preferred(results)
-
-
-def jobs_of(folder: TuneFolder) -> list[JobFolder]:
-    """Return the jobs of a tune that were started."""
-    return [folder.job(one) for one in folder.results if one.job]

@@ -83,3 +83,31 @@ def test_cause_is_uncertain_above_an_unknown_exception(tmp_path: Path) -> None:
     assert diagnose_lines(tmp_path / "a", [*spawned(2), *memory, *ended(2, 1)]).confidence == "high"
     found = diagnose_lines(tmp_path / "b", [*spawned(2), *memory, *odd, *ended(2, 1)])
     assert (found.cause, found.confidence, "USER-PY" in found.could_be) == ("OOM-GPU", "medium", True)
+
+
+def test_cause_beside_another_failure_or_after_a_completion_is_uncertain(tmp_path: Path) -> None:
+    memory, earlier = (
+        [line.partition("]: ")[2] for line in traceback(0, error)]
+        for error in (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+            "ValueError: the first file has no column `text`",
+        )
+    )
+    before = {
+        "alone": [],
+        "an earlier step": ["python: can't open file 'prepare.py': [Errno 2] No such file or directory", *spawned(1)],
+        "a survived error": [*earlier, "falling back to the second file"],
+        "a completion": ["Training completed.", "now to export it"],
+    }
+    found = {name: diagnose_lines(tmp_path / "log", [*lines, *memory]) for name, lines in before.items()}
+    assert {name: one.cause for name, one in found.items()} == dict.fromkeys(before, "OOM-GPU")
+    assert [one.confidence for one in found.values()] == ["high", "medium", "medium", "medium"]
+
+
+def test_message_without_an_end_is_certain_only_at_the_end_of_the_text(tmp_path: Path) -> None:
+    linker = ["/usr/bin/ld: cannot find -lcurand: No such file or directory", "collect2: error: ld returned 1 exit status"]
+    on = ["INFO the results are in out/", "INFO the plots are in out/plots", "INFO the table is in out/table"]
+    told = [diagnose_lines(tmp_path / "log", lines) for lines in (linker, [*linker, *on])]
+    assert [(found.cause, found.confidence) for found in told] == [("LD-CURAND", "high"), ("LD-CURAND", "medium")]
+    probed = [line.replace("-lcurand", "-laio") for line in linker]
+    assert diagnose_lines(tmp_path / "log", [*probed, *on]).kind is None, "DeepSpeed only asks whether it could build async_io"

@@ -309,3 +309,17 @@ def test_remark_of_a_logger_is_no_cause(tmp_path: Path) -> None:
     ]
     found = diagnose_lines(tmp_path / "a", [*remarks, *traceback(None, "RuntimeError: the index has another version")])
     assert (found.cause, found.others) == ("USER-PY", ())
+
+
+def test_tracebacks_without_a_frame_above_further_work_ended_nothing(tmp_path: Path) -> None:
+    """Python and IPython print at least one frame for whatever ends a program."""
+    bare = ["TypeError           Traceback (most recent call last)", "TypeError: 'Pool' object is not callable"] * 3
+    work = [
+        "Packages",
+        "--------",
+        *(f"found {name}" for name in ("a list", "a table", "a map", "files", "rows", "columns", "a key", "names")),
+    ]
+    shown = diagnose_lines(tmp_path / "a", [*bare, *work, "OK"])
+    assert (shown.kind, "an error is at line 6, and text follows it" in shown.title) == (None, True)
+    assert diagnose_lines(tmp_path / "b", [*bare, *work[:3]]).cause == "USER-PY", "an excerpt without its frames"
+    assert diagnose_lines(tmp_path / "c", [bare[0], "Cell In[3], line 5", bare[1], *work, "OK"]).cause == "USER-PY"

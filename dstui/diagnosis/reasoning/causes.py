@@ -8,7 +8,7 @@ from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.reasoning.failure_context import FailureContext
 from dstui.diagnosis.reasoning.last_run import OF_PARSERS
-from dstui.diagnosis.reasoning.origin import MISSING, first_failing, uncaught
+from dstui.diagnosis.reasoning.origin import MISSING, chain_of, first_failing, uncaught
 from dstui.diagnosis.recognition import activity
 from dstui.diagnosis.recognition.exceptions import points_elsewhere
 from dstui.diagnosis.recognition.labels import HANDLED, REMARKED, WARNED
@@ -53,7 +53,7 @@ def cause(context: FailureContext) -> Verdict | None:
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
     confidence = _confidence(context, first, same, certain or rank is None)
-    if confidence == "high" and (context.end_in_doubt or _is_followed(context, same)):
+    if confidence == "high" and (context.end_in_doubt or _is_followed(context, same) or _has_rival(context, same)):
         confidence = "medium"
     if others or _first_stop(context):
         confidence = "medium" if confidence == "high" else "low"
@@ -74,6 +74,26 @@ def _is_followed(context: FailureContext, same: list[Hit]) -> bool:
         return True
     below = (text for number, text in context.found.ending.get(last[0], []) if number > last[1])
     return not context.bad_ends and activity.shape_recurs(context.found.loops, below, 1)
+
+
+def _has_rival(context: FailureContext, same: list[Hit]) -> bool:
+    """Return whether something else may explain the end: another failure that was survived or belongs to an earlier step, or a completion.
+
+    A failure after the program has reported its completion may be one of its exit, or of a later step. A programming error in the script
+    explains itself.
+    """
+    if same[0].raised and same[0].raised.in_user_code and same[0].raised.name in PROGRAMMING:
+        return False
+    cause, shared = same[0].signature, {chain_of(hit) for hit in same if hit.raised}
+    for hit in context.found.hits:
+        if hit.at[0] != same[0].at[0] or hit.signature is cause or hit.signature.id in cause.explains or chain_of(hit) in shared:
+            continue
+        if hit.signature.role == "success" and hit.at < same[0].at:
+            return True
+        raised = hit.raised is not None and hit.raised.traced and not (hit.raised.ignored or hit.raised.in_launcher)
+        if hit.signature.role == "root" and (raised or (hit.raised is None and hit.signature.alone)):
+            return True
+    return False
 
 
 def _raised_by_launcher(hits: list[Hit]) -> bool:
@@ -217,7 +237,8 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
     own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and (first.raised.in_user_code or not first.raised.traced)
     if not signature.sure or not first.sure or not certain or guessed or own_import or _only_the_class(first):
         return "medium"
-    shown = signature.alone or any(hit.raised or context.bad_ends for hit in hits)
+    # after a mere message the program may have continued
+    shown = any(hit.raised or context.bad_ends for hit in hits) or (signature.alone and any(map(context.in_last_lines, hits)))
     before = signature.id not in AFTER_A_STOP and any(
         end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.bad_ends
     )

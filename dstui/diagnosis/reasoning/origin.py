@@ -118,11 +118,11 @@ def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:
 
 def _caught_before_a_stop(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     """Return exceptions that a library raised and handled itself during a stop: the stop follows them in one traceback."""
-    stops = {_chain(hit) for hit in context.found.hits if hit.signature.role == "stop" and hit.raised and not hit.raised.ignored}
-    return [hit for hit in hits if hit.signature.id == UNKNOWN and hit.raised and not hit.raised.in_user_code and _chain(hit) in stops]
+    stops = {chain_of(hit) for hit in context.found.hits if hit.signature.role == "stop" and hit.raised and not hit.raised.ignored}
+    return [hit for hit in hits if hit.signature.id == UNKNOWN and hit.raised and not hit.raised.in_user_code and chain_of(hit) in stops]
 
 
-def _chain(hit: Hit) -> Hashable:
+def chain_of(hit: Hit) -> Hashable:
     """Return the common key of exceptions that were raised while others of them were handled."""
     return hit.stream, hit.raised and hit.raised.chain
 

@@ -34,6 +34,8 @@ OF_A_WORKER = re.compile(r":\(\w+ pid=\d+")
 """The label of one of Ray's workers: the run ends with the driver's exception."""
 LONG = 1000
 """The same, after the first of several."""
+AFTER_FRAMELESS = 10
+"""The same, after tracebacks without a frame: whatever ends a program has one, so somebody caught these and lost their frames."""
 MOST_LOOPS = 200
 """Shapes of lines above tracebacks that are kept."""
 HEADS = 300
@@ -76,9 +78,16 @@ def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Sig
         return BY_ID["USER-PY"]  # a number that YAML or a parser left as a string
     if signature.id == "IMPORT-TORCH" and raised.in_user_code and "import name '_" in text:
         return BY_ID["IMPORT-OTHER"]  # the script itself uses private parts of PyTorch
+    if signature.id == "IMPORT-ASKED" and raised.in_user_code and "name 'deepspeed' is not defined" in text:
+        return BY_ID["USER-PY"]  # the script itself has not imported it
     if signature.id == "OOM-GPU" and "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS:
         return BY_ID["GPU-BUSY"]
     return signature
+
+
+def _has_frame(hit: Hit) -> bool:
+    """Return whether the traceback of an exception shows where it was raised."""
+    return hit.raised is not None and hit.raised.deepest.file != ""
 
 
 def _same_chain(hit: Hit, raised: Raised) -> bool:
@@ -157,6 +166,9 @@ class Scanner:
         elif raised and self._alone and not ended and self._reports_completion(place, max(lines), after):
             self._survived(in_file)
             self.found.tracebacks, self.found.end_untold = self._tracebacks, True
+        elif raised and self._alone and not ended and not any(map(_has_frame, raised)) and len(after) > AFTER_FRAMELESS:
+            self._survived(in_file)
+            self.found.tracebacks = self._tracebacks
         elif of := finished_bar(tail[-1][1]):
             within = [hit for hit in raised if hit.raised and hit.raised.within == of]
             self._survived(within.__contains__)
