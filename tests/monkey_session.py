@@ -231,7 +231,8 @@ class MonkeySession:
         if not pid:
             return False
         terminal.code = os.waitstatus_to_exitcode(status)
-        self._drain(terminal, 0.1)
+        while self._drain(terminal, 0.1):
+            pass
         output = self.output.decode(errors="replace")
         expected = 0, -signal.SIGINT, 128 + signal.SIGINT  # ctrl+c at a moment when the session does not own the terminal
         if terminal.code not in expected or "Traceback" in output:
