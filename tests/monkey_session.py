@@ -260,6 +260,31 @@ class MonkeySession:
         self._picture(terminal)
         if self._ended(terminal):
             return
+        self._undo(terminal)
+        self._press(terminal, "\x1bOQ")
+        if self._ended(terminal):  # the last keys asked for it
+            return
+        if " q quit" not in terminal.text:  # a Plan without a file asks where to save it
+            self._press(terminal, "\x1b")
+        edited = self.words == ("plan.yaml",)  # the tour's Plan is its own
+        deadline = time.monotonic() + PATIENCE / 4
+        while edited and self.plan.read_text() != PLAN and time.monotonic() < deadline:
+            self._drain(terminal, 0.1)
+        jobs = {path.read_text() for path in self.folder.glob("dstui_runs/*/plan.yaml")}  # a job's Plan was opened and saved there
+        if edited and self.plan.read_text() not in {PLAN, *jobs}:
+            self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{self._picture(terminal)}")
+        terminal.press("q")
+        if not self._drain(terminal, 0.5) or b"Not saved" in self.output[-KEPT // 20 :]:
+            terminal.press("d")
+        deadline = time.monotonic() + PATIENCE / 4
+        while not (ended := self._ended(terminal)) and time.monotonic() < deadline:
+            self._drain(terminal, 0.05)
+        if not ended:
+            shown = traceback_text(self.output.decode(errors="replace")) or self._picture(terminal)
+            self.problem(f"seed {seed}: q does not end it:\n{shown}\n{process_stacks(terminal.pid)}")
+
+    def _undo(self, terminal: Terminal) -> None:
+        """Close all dialogs and undo until the footer of step 1 offers no further undo."""
         for _ in range(48):  # a dialog may still be opening, and the table of runs has `q` too: look again each time
             if " q quit" not in terminal.text or "Esc back" in terminal.text or "Esc close" in terminal.text:
                 self._press(terminal, "\x1b")
@@ -270,22 +295,6 @@ class MonkeySession:
                 self._picture(terminal)
             else:
                 break
-        self._press(terminal, "\x1bOQ")
-        if self._ended(terminal):  # the last keys asked for it
-            return
-        edited = self.words == ("plan.yaml",)  # the tour's Plan is its own
-        deadline = time.monotonic() + PATIENCE / 4
-        while edited and self.plan.read_text() != PLAN and time.monotonic() < deadline:
-            self._drain(terminal, 0.1)
-        if edited and self.plan.read_text() != PLAN:
-            self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{self._picture(terminal)}")
-        terminal.press("q")
-        deadline = time.monotonic() + PATIENCE / 4
-        while not (ended := self._ended(terminal)) and time.monotonic() < deadline:
-            self._drain(terminal, 0.05)
-        if not ended:
-            shown = traceback_text(self.output.decode(errors="replace")) or self._picture(terminal)
-            self.problem(f"seed {seed}: q does not end it:\n{shown}\n{process_stacks(terminal.pid)}")
 
     def _press(self, terminal: Terminal, keys: str) -> None:
         """Press a key and wait until the screen changes: two escapes in one read would be another key. Redraw if nothing changes."""

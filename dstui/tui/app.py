@@ -7,9 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
+from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 
 from dstui.tui.dialogs.dialog import Over
@@ -157,6 +158,12 @@ class DstuiApp(TerminalApp):
     def step(self) -> Step:
         """Return the step that is shown."""
         return self.main.step
+
+    def push_screen(self, screen: Any, *args: Any, **named: Any) -> Any:
+        """Show a screen, unless it is open already: a key may be pressed again while a thread still prepares what it shows."""
+        if isinstance(screen, Over) and any(map(screen.repeats, self.screen_stack)):
+            return AwaitComplete()
+        return super().push_screen(screen, *args, **named)
 
     def show_step(self, step: Step, path: str = "") -> None:
         """Show a step, and the field at `path` in it. Does nothing while the screens are being removed."""
