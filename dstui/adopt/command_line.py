@@ -85,7 +85,7 @@ def command_line(launch: Launch, here: str) -> CommandLine:
     notes += [
         f"{name} is exported and contains words of the command, which are in the Plan: it is left out of cluster.env" for name in texts
     ]
-    folder = _relative(to_plan_text(launch.folder), here)
+    folder = to_plan_text(_relative(launch.folder, here))
     notes += [f"job.workdir is {folder}: the text changes to it"] if folder else []
     return CommandLine(
         launch.launcher,

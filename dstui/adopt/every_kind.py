@@ -13,8 +13,9 @@ from dstui.adopt.from_command import plan_of_command
 from dstui.adopt.new_plan import Imported, plan_of_dsconfig, plan_text
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.shell.read import Parse, ShellText, Unparsed, read_shell, undecided_in
-from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, ShellContext, ShellLimit, holes_in, to_display_text
+from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, ShellContext, ShellLimit, holes_in, to_display_text, to_plan_text
 from dstui.adopt.signs import Kind
+from dstui.plan.holes import unescape_holes
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 LISTED = 9
@@ -65,16 +66,17 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
     except NoLaunch as problem:
         raise ConfigError(problem.message) from None
     notes = (*_about(shell, launch), *shell.notes, *line.notes)
-    place = line.folder if line.folder.startswith("${") else posixpath.join(beside.around.folder, line.folder)
+    folder = unescape_holes(line.folder)
+    place = line.folder if line.folder.startswith("${") else posixpath.join(to_plan_text(beside.around.folder), line.folder)
 
     def text_of(name: str) -> str | None:
         path = posixpath.normpath(posixpath.join(place, name))
         if path in line.files:
             return line.files[path]
-        there = beside.text_of(posixpath.join(line.folder, name)) if line.folder else None
-        return beside.text_of(name) if there is None else there
+        there = beside.text_of(posixpath.join(folder, unescape_holes(name))) if folder else None
+        return beside.text_of(unescape_holes(name)) if there is None else there
 
-    facts = None if line.module else beside.facts_of(posixpath.join(line.folder, line.script))
+    facts = None if line.module else beside.facts_of(posixpath.join(folder, unescape_holes(line.script)))
     made = plan_of_command(replace(line, notes=notes), source, text_of, facts)
     return replace(made, launches=tuple(_listed(shell.launches)))
 

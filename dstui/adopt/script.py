@@ -18,6 +18,7 @@ from dstui.adopt.named_model import named_model
 from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, is_optimizer, without_deepspeed
 from dstui.adopt.program import ScriptProgram, TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
+from dstui.adopt.script_arguments import ScriptArgument, arguments_of
 from dstui.plan.model import Builder, Integration
 
 RESUMING = (
@@ -76,6 +77,8 @@ class ScriptFacts:
     """Whether it makes an Accelerator but neither prepares a model nor passes it on: nothing calls deepspeed.initialize."""
     options: tuple[str, ...] = ()
     """The options of its parser that are visible."""
+    arguments: tuple[ScriptArgument, ...] = ()
+    """Those of its own parser, if it is sure to be called and all of it is plain."""
     resume: tuple[str, ...] = ()
     """Arguments to resume from a checkpoint, with {checkpoint} for its folder; empty if none are known."""
     needs_argument: bool = False
@@ -115,6 +118,10 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
 
     `text_of` returns the text of a file in the folder where imports start; `package` is the script's own folder within it.
     """
+    return replace(_inspected(text, text_of, package), arguments=arguments_of(text))
+
+
+def _inspected(text: str, text_of: TextOf, package: str) -> ScriptFacts:
     try:
         alone, program = read_code(text), read_program(text, text_of, package)
     except NotPython as problem:

@@ -28,7 +28,7 @@ from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKe
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
 from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
-from dstui.plan.model import NamedModel
+from dstui.plan.model import NamedModel, reason_for_default
 from dstui.plan.scalars import yaml_scalar
 
 ACCELERATE = {**{f"{SECTION}.{name}": key for name, key in PLUGIN.items()}, **TOP}
@@ -168,6 +168,8 @@ def _own(path: str, about: dict[str, object]) -> str:
         lines.append(f"  one of   {', '.join(map(str, choices))}")
     if about["default"] is None or isinstance(about["default"], (str, int, float)):
         lines.append(f"  default  {'null' if about['default'] is None else about['default']}")
+    if reason := reason_for_default(path):
+        lines.append(f"  because  {reason}")
     return "\n".join(lines)
 
 

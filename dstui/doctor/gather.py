@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import posixpath
 import secrets
 import sys
 import time
@@ -88,7 +89,7 @@ def resolve_job(plan: Plan | None, machine: Machine) -> JobOnHosts:
     if plan is None:
         return JobOnHosts(None, {"localhost": 0}, sys.executable, sys.executable, str(Path.cwd()), None)
     workdir = plan.place(plan.job.workdir)
-    script = str(Path(workdir, plan.job.script)) if plan.job.script else None
+    script = plan.place(posixpath.join(plan.job.workdir, plan.job.script)) if plan.job.script else None
     problem, used, launch = None, None, None
     try:
         pool = parse_hostfile(read_text(Path(plan.place(plan.cluster.hostfile)))) if plan.cluster.hostfile else allocation_of(plan)
@@ -102,7 +103,7 @@ def resolve_job(plan: Plan | None, machine: Machine) -> JobOnHosts:
         problem, used = f"cluster.hosts: {len(used)} hosts are requested and none is named: there is none to check", None
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
     folder = _model(plan)
-    hub = plan.model.source if plan.model and not folder else None
+    hub = plan.model.source if plan.model and not folder and not (plan.model.source or "").startswith("{") else None
     return JobOnHosts(
         plan, hosts, interpreter(plan), probe_python(plan), workdir, script, folder, hub, problem, launch, _meeting(plan, launch, hosts)
     )
@@ -119,7 +120,7 @@ def _meeting(plan: Plan, launch: LaunchSpec | None, hosts: Mapping[str, int]) ->
 def _model(plan: Plan) -> str | None:
     """Return the model's source if it is a path: it looks like one, or exists. Otherwise it is a hub id."""
     source = plan.model.source if plan.model else None
-    if not source:
+    if not source or source.startswith("{"):
         return None
     path = plan.place(source)
     return path if source.startswith((".", "/", "~")) or is_there(path) else None

@@ -22,6 +22,7 @@ from dstui.documents.plan_files import apply_overrides, find_plan, read_plan
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
+from dstui.plan.holes import unescape_holes
 from dstui.plan.hostfile import HostfileError
 
 MOST_PARENTS = 6
@@ -266,7 +267,8 @@ def script_facts(folder: str, script: str | None, module: str | None) -> ScriptF
     from dstui.adopt.script import NoScript
 
     if script:
-        return _facts_of(Path(folder, script)) or NoScript(Path(folder, script))
+        path = Path(folder, unescape_holes(script))
+        return _facts_of(path) or NoScript(path)
     stem = Path(folder, (module or "").replace(".", "/"))
     with suppress(OSError, ValueError):
         found = next((path for path in (stem.with_suffix(".py"), stem / "__main__.py") if module and path.is_file()), None)

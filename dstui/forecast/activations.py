@@ -30,8 +30,6 @@ MOVES = 5.6
 fused."""
 FUSED_MOVES = 3.0
 """The same if a compiler or Liger fuses as much as possible: each byte is written once and read once, and its gradient is written."""
-SELECTIVE = 0.6
-"""The share of kept activations that remains if only activation functions, norms and attention are recomputed."""
 TILES = 8
 """The number of parts of the sequence in a tiled MLP."""
 TILED_WHOLE = 17.0
@@ -95,13 +93,24 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
         tiled = (1 - 1 / TILES) * family[f"work{kind}"][2] * shape.ffn * scale
         work = min(max(work - tiled, work / 4) + TILED_WHOLE * shape.hidden, work)
     if setup.checkpointing and setup.selective:
-        return Activations(SELECTIVE * keep * shape.layers * tokens / split, max(work - SELECTIVE * keep, 0) * tokens / split, loss)
+        kept = min(_kept_selectively(shape) * element, keep)
+        return Activations(kept * shape.layers * tokens / split, max(work - kept, 0) * tokens / split, loss)
     if setup.checkpointing:
         inputs = element * shape.hidden * tokens
         if setup.activation_offload:
             return Activations(2 * inputs, work * tokens / split, loss, host=inputs * shape.layers)
         return Activations(inputs * shape.layers, work * tokens / split, loss)
     return Activations(keep * shape.layers * tokens / split, max(work - keep, 0) * tokens / split, loss)
+
+
+def _kept_selectively(shape: TensorShape) -> float:
+    """Return the elements per token that a layer keeps under torch's selective checkpointing, with the policy of torchtitan.
+
+    It keeps the layer's input, the result of the attention, and of every second matrix product; all else is computed again.
+    """
+    attention, keys, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 2 if shape.family in GATED else 1
+    products = attention + 2 * keys + 2 * shape.hidden + wide * shape.ffn
+    return shape.hidden + attention + products / 2
 
 
 def moved_in_layers(setup: Setup, shape: TensorShape, again: float) -> float:

@@ -223,7 +223,8 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
         unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0)
-        wider += a.kept * bool(one.model and one.model.quantization and one.setup.training and one.setup.weight_bytes == 2)
+        quantized = bool((one.model and one.model.quantization) or one.facts.stored)
+        wider += a.kept * (quantized and one.setup.training and one.setup.weight_bytes == 2)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
     whole = combine_needs(rows)
@@ -280,7 +281,7 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
     shape, setup = one.facts.shape, one.setup
     assert shape is not None
     idle = idle_of(one)
-    different = max(setup.ranks // (setup.tensor_parallel * setup.sequence_parallel), 1) * setup.sequence_parallel
+    different = max(setup.ranks // (setup.split * setup.sequence_parallel), 1) * setup.sequence_parallel
     return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
 
 

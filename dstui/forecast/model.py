@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,8 @@ from dstui.plan.model import Lora, Model
 
 QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
 """Bytes per weight: bitsandbytes' int8 has a scale per row; nf4 has an 8-bit scale per 64 weights, and a 32-bit one per 256 of these."""
+STORED = QUANTIZED | {"4 bits": 0.5 + 2.5 / 128, "8 bits": 1 + 3 / 128}
+"""The same, and of checkpoints made by GPTQ and AWQ: a scale of 16 bits and a zero point for each 128 weights."""
 UNSURE, GUESSED = 1.15, 1.3
 """Factors that widen the range if the model's shape is a stand-in, and if its size is also a guess."""
 STAND_IN = "the model's shape is unknown: activations are those of a LLaMA-like decoder of its size (set model.source)"
@@ -31,6 +33,8 @@ class ModelFacts:
     """Assumptions."""
     by_name: bool = False
     """Whether it is only taken for a fine-tune of a known model, by its name."""
+    stored: str = ""
+    """How the checkpoint holds its linear layers, a key of STORED; empty if it is not quantized."""
     guess: TensorShape | None = None
     """The estimated sizes of an unknown architecture, from its configuration."""
     options: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +93,31 @@ def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> M
     except ModelProblem as problem:
         return _guessed(config, source) or unknown_model(source, str(problem))
     notes = (NOT_MEASURED.format(found.kind),) if found.kind in HYBRIDS else (AUDIO,) if found.kind == "whisper" else ()
-    return ModelFacts(source=source, params=found.params, architecture=found, notes=notes)
+    facts = ModelFacts(source=source, params=found.params, architecture=found, notes=notes)
+    return stored_as(facts, _stored_by(config)) if isinstance(config.get("quantization_config"), Mapping) else facts
+
+
+def _stored_by(config: Mapping[str, Any]) -> str:
+    """Return how the `quantization_config` of a file says that its linear layers are stored; "" if it is not known."""
+    c = Config(config).part("quantization_config")
+    if c.text("quant_method") in ("gptq", "awq"):
+        return next((stored for bits, stored in ((4, "4 bits"), (8, "8 bits")) if c.value("bits") == bits), "")
+    return "nf4" if c.flag(("load_in_4bit", False)) else "int8" if c.flag(("load_in_8bit", False)) else ""
+
+
+def stored_as(facts: ModelFacts, stored: str) -> ModelFacts:
+    """Return the facts of a checkpoint whose linear layers are stored in fewer bits, with a sentence about them."""
+    if not stored or facts.problem:
+        return facts
+    bits = 4 if stored in ("nf4", "4 bits") else 8
+    note = QUANTIZED_COPY.format(bits, STORED[stored])
+    return replace(facts, stored=stored, notes=(*facts.notes, note), memo={})
+
+
+QUANTIZED_COPY = (
+    "the checkpoint holds its linear layers in {} bits ({:.2f} bytes a weight): only adapters of it can be trained (model.lora), "
+    "so train the model that it was made from to train everything"
+)
 
 
 AUDIO = "Whisper's encoder reads 1500 positions of each audio, whatever the length of its text: set model.sequence_length: 1500"
@@ -155,7 +183,7 @@ def counts(facts: ModelFacts, model: Model | None, *, persistence: int = 0, spli
 
     `split_experts`: each expert has linear layers of its own, which quantization compresses.
     """
-    lora, trainable, stored = (model.lora, model.trainable, model.quantization) if model else (None, None, None)
+    lora, trainable, stored = (model.lora, model.trainable, model.quantization or facts.stored) if model else (None, None, facts.stored)
     key = (lora, trainable, stored, persistence, split_experts)
     if key not in facts.memo:
         facts.memo[key] = _counts(facts, lora, trainable, stored, persistence, split_experts)
@@ -241,7 +269,7 @@ WHOLE_EXPERTS = (
 def has_whole_experts(facts: ModelFacts, model: Model | None, split_experts: bool) -> bool:
     """Return whether a quantized model has experts that only an older release of transformers would quantize."""
     arch = facts.architecture
-    quantized = model is not None and model.quantization is not None and not split_experts
+    quantized = bool((model and model.quantization) or facts.stored) and not split_experts
     return quantized and arch is not None and arch.shape.experts > 0 and arch.kind not in ALWAYS_FUSED
 
 
@@ -250,7 +278,7 @@ def _frozen_bytes(facts: ModelFacts, stored: str, split_experts: bool) -> float:
 
     So have experts that are one tensor (transformers/integrations/bitsandbytes.py replaces linear layers only).
     """
-    arch, of_linear = facts.architecture, QUANTIZED[stored]
+    arch, of_linear = facts.architecture, STORED[stored]
     if arch is None:
         return 0.95 * of_linear + 0.05 * 2
     linear = sum(t.size * t.times for t in arch.linears)

@@ -20,8 +20,9 @@ START_TOKENS = 700
 """The number of tokens at which a micro-batch reaches half of the speed of a large one."""
 MEMORY_SHARE = 0.8
 """The share of the data sheet's memory bandwidth that kernels reach if they only move bytes."""
-SELECTIVE_AGAIN = 0.3
-"""The share of the forward pass that selective recomputation repeats."""
+SELECTIVE_AGAIN = 0.4
+"""The share of the matrix products of the forward pass that selective recomputation repeats: every second one, of Llama's the smaller half.
+All small kernels run again, the attention does not."""
 ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
 """Operations of causal attention per token, position and element of the heads: two products in the forward pass, five in the backward pass.
 """
@@ -115,9 +116,10 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
         fused = (rates.attention or rates.flops * FUSED_ATTENTION) / (ALIBI if shape.family == "bloom" else 1)
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
-        moved = (moved_in_layers(setup, shape, share) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
+        moved = (moved_in_layers(setup, shape, again) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
         seconds += moved / (rates.memory * MEMORY_SHARE)
-    seconds = seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)
+    bubble = 1 + (setup.pipeline - 1) / setup.accumulation  # the first and the last micro-batches pass a pipeline alone
+    seconds = seconds / setup.split * bubble + _exchanged(setup, shape, tokens, again, rates)
     waiting = setup.activation_offload and again and not setup.selective
     copies = 2 * 2 * shape.hidden * shape.layers * tokens / rates.host_link if waiting else 0.0
     return Work(seconds, tokens, copies)
@@ -156,8 +158,8 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     shards, nodes, lp = setup.shards, setup.nodes, setup.weight_bytes
     share = (shards - 1) / shards
     across = min(rates.inside, rates.between) if nodes > 1 else rates.inside
-    weights = _stored(setup, n) / setup.tensor_parallel * share
-    grads = lp * n.trained / setup.tensor_parallel * share
+    weights = _stored(setup, n) / setup.split * share
+    grads = lp * n.trained / setup.split * share
     gather = _gather_seconds(setup, weights, across, rates) if setup.stage == 3 else 0.0
     reduce = grads * (0.25 if setup.quantized_gradients and nodes > 1 else 1) / across
     micro = {0: 0.0, 1: 0.0, 2: reduce, 3: gather + reduce}[setup.stage]

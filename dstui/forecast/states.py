@@ -21,9 +21,10 @@ OPTIMIZER_BYTES: Mapping[str, float] = {
     "adam8bit": 2.1, "adamw8bit": 2.1,
 }  # fmt: skip
 """Bytes of 32-bit states per trained parameter. Others count like Adam's 8."""
-STEP_BYTES: Mapping[str, float] = {"torch_adamw": 8, "adafactor": 12, "rmsprop": 8, "rmsprop_momentum": 8, "adagrad": 8}
-"""Bytes per parameter that a step of torch's own optimizers needs in addition to the states: on a GPU for all parameters at once (foreach),
-on a CPU for one tensor after the other. Fused ones need none."""
+STEP_BYTES: Mapping[str, float] = {"torch_adamw": 4, "adafactor": 12, "rmsprop": 4, "rmsprop_momentum": 4, "adagrad": 8}
+"""Bytes per 32-bit parameter that a step of torch's own optimizers needs in addition to the states: on a GPU for all parameters at once
+(foreach; Adagrad makes two tensors, the others one: tests/forecast/test_states.py measures it), on a CPU for one tensor after the other.
+Fused ones need none."""
 FUSED = frozenset({"adam", "adamw", "fusedadam"})
 """DeepSpeed's own kernels, for which stage 0 uses FP16_Optimizer; others use FP16_UnfusedOptimizer."""
 ALL_REDUCE = 500_000_000
@@ -93,7 +94,7 @@ class _Sizes:
 
 
 def _sizes(setup: Setup, n: Counts) -> _Sizes:
-    lp, split = setup.weight_bytes, setup.tensor_parallel
+    lp, split = setup.weight_bytes, setup.split
     frozen = n.frozen * (n.frozen_bytes or (1 if setup.small_frozen else lp))
     elsewhere = lp * n.experts * (1 - 1 / setup.expert_parallel) if setup.stage < 3 else 0.0
     wide = setup.wide_gradients and lp == 2 and not setup.small_master
@@ -104,7 +105,7 @@ def _sizes(setup: Setup, n: Counts) -> _Sizes:
         master=2 if setup.small_master else 4,
         gradient=4 if wide else lp,
         moments=optimizer_bytes(setup),
-        temporary=STEP_BYTES.get(setup.optimizer, 0),
+        temporary=STEP_BYTES.get(setup.optimizer, 0) * (0.5 if setup.small_master else 1),
     )
 
 

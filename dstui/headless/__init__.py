@@ -117,7 +117,7 @@ def _run_command(plan: Plan, args: argparse.Namespace) -> int:
     program = f"import sys; sys.path.insert(0, {package!r}); from dstui.cli import main; sys.exit(main())"
     flush()
     try:
-        os.chdir(plan.place(unescape_holes(plan.job.workdir)))
+        os.chdir(plan.place(plan.job.workdir))
     except OSError as error:
         return refuse(f"job.workdir: {error.strerror}: {error.filename}")
     environment = {**os.environ, **{name: unescape_holes(value) for name, value in plan.cluster.env.items()}}

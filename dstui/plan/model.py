@@ -1,13 +1,16 @@
 """The sections of a Plan as frozen dataclasses: each field with its kind, default and help text.
 
-The forms, the error messages and the documentation read the help text from here. `dstui/plan/load.py` builds these from a document and
-checks every value.
+The forms, the error messages and the documentation read the help text from here; the reasons for the defaults are in `data/reasons.json`.
+`dstui/plan/load.py` builds these from a document and checks every value.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from dstui.base.limits import MAX_RANKS, MAX_SLOTS
@@ -99,7 +102,7 @@ class Lora:
 class Model:
     """The model that is trained: for the forecast and for values that are derived from it."""
 
-    source: str | None = opt(None, "A folder with a config.json, a config.json itself, or a hub id.", kind="str")
+    source: str | None = opt(None, "A folder with a config.json, a config.json itself or its text ({…}), or a hub id.", kind="str")
     params: float | None = opt(
         None, "The number of parameters, where there is no source: 7.0e9.", kind="number", minimum=1, maximum=MOST_PARAMETERS
     )
@@ -289,8 +292,8 @@ SECTIONS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "ru
 """The sections whose fields are dstui's. `models` has a `NamedModel` for each name; `accelerate` and `deepspeed` are kept as they are."""
 
 
-def help_of(path: str) -> str:
-    """Return the help text of a field of the Plan by dotted path (`cluster.hosts`), or "" if there is none."""
+def field_of(path: str) -> Field[Any] | None:
+    """Return the field of the Plan at a dotted path (`cluster.hosts`), or None if there is none."""
     section, *names = path.split(".")
     cls, found = SECTIONS.get(section), None
     if section == "models":
@@ -298,4 +301,22 @@ def help_of(path: str) -> str:
     for name in names:
         found = next((f for f in fields(cls) if f.name == name), None) if cls else None
         cls = found.metadata["of"] if found else None
+    return found
+
+
+def help_of(path: str) -> str:
+    """Return the help text of a field of the Plan, or "" if there is none."""
+    found = field_of(path)
     return found.metadata["help"] if found else ""
+
+
+def reason_for_default(path: str) -> str:
+    """Return why the default of a field of the Plan is what it is, or "" if no reason is recorded."""
+    section, _, rest = path.partition(".")
+    return _reasons().get(f"models.NAME.{rest.partition('.')[2]}" if section == "models" else path, "")
+
+
+@cache
+def _reasons() -> dict[str, str]:
+    reasons: dict[str, str] = json.loads((Path(__file__).parent / "data" / "reasons.json").read_bytes())
+    return reasons

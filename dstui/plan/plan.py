@@ -126,8 +126,8 @@ class Plan:
         return deepspeed
 
     def place(self, path: str) -> str:
-        """Return the absolute form of a path in the Plan: relative to the Plan's folder, with `~` expanded as in a shell."""
-        return posixpath.normpath(posixpath.join(self.base, posixpath.expanduser(path)))
+        """Return the absolute form of a path in the Plan: relative to the Plan's folder, with `~` expanded as in a shell, `$${` as `${`."""
+        return posixpath.normpath(posixpath.join(self.base, posixpath.expanduser(path).replace("$${", "${")))
 
     def get(self, path: str, default: Any = None) -> Any:
         """Return the value at a dotted path; `default` if there is none."""

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dstui.adopt.script import ScriptFacts
 from dstui.base.files import FileProblem
-from dstui.documents.open import open_document, plan_of_both
+from dstui.documents.open import open_document, plan_of_both, script_facts_of
 from dstui.plan import load
 from tests.adopt.plain_loops import FLAT
 
@@ -165,6 +166,21 @@ def test_only_deepspeeds_launcher_gets_no_local_rank(folder: Path, launcher: str
     (folder / "ds.json").write_text("{}")
     made = load(dstui("import", "--", *launcher.split(), "strict.py", "--deepspeed", "ds.json", folder=folder).stdout)
     assert ("--no_local_rank" in made.cluster.launcher_args) is given
+
+
+@pytest.mark.parametrize("enters", ["", "cd 'a${b}c' && "])
+def test_folder_with_a_dollar_in_its_name_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch, enters: str) -> None:
+    """Also with a configuration that the text writes, and a script that the Plan looks for there."""
+    inner = folder / "a${b}c"
+    inner.mkdir()
+    (inner / "train.py").write_text("import deepspeed\ndeepspeed.add_config_arguments(parser)\n")
+    (inner / "two.json").write_text('{"train_batch_size": 2}')
+    monkeypatch.chdir(folder if enters else inner)
+    Path("run.sh").write_text(f"{enters}deepspeed train.py --deepspeed_config two.json\n")
+    plan = open_document("run.sh").plan
+    assert plan.get("deepspeed.train_batch_size") == 2 and plan.job.workdir == ("a$${b}c" if enters else ".")
+    facts = script_facts_of(plan)
+    assert isinstance(facts, ScriptFacts) and facts.integration == "deepspeed"
 
 
 def test_model_named_only_by_the_script_is_the_launchs_model(folder: Path) -> None:

@@ -699,6 +699,7 @@ OLD = [
 
 
 PLAIN = "import torch\nloss.backward()\n"
+ASKING = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--out', {})\np.parse_args()\ndeepspeed.initialize(config=a.c)"
 STRICT = "p = argparse.ArgumentParser()\np.add_argument('--n')\np.parse_args()\ndeepspeed.initialize()"
 
 
@@ -724,6 +725,7 @@ PLANS = [
         script_passes="deepspeed.add_config_arguments(p)",
     ),
     Case("PL024", {}, {}, plan=SCRIPT, script=STRICT, script_passes=STRICT.replace("--n", "--local_rank")),
+    Case("PL035", {}, {}, plan=SCRIPT, script=ASKING.format("required=True"), script_passes=ASKING.format("default='x'")),
     Case(
         "PL025",
         {},

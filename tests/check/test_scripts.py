@@ -78,6 +78,12 @@ def test_missing_script_is_reported_before_launch(tmp_path: Path) -> None:
     assert "train.py is not in" in found["job.script"].message
 
 
+def test_script_in_a_folder_that_is_not_known_yet_is_not_missing(tmp_path: Path) -> None:
+    plan = load(PLAN, base=str(tmp_path)).set("job.workdir", "${CODE}")
+    codes = {f.code for f in check_plan(plan, world_size=1, script=script_facts_of(plan))}
+    assert "PL070" in codes and "PL022" not in codes
+
+
 def test_script_with_its_own_plugins_needs_no_deepspeed_section(tmp_path: Path) -> None:
     plugins = "from accelerate import Accelerator\nfrom accelerate.utils import DeepSpeedPlugin\n"
     plugins += "Accelerator(deepspeed_plugins={'a': DeepSpeedPlugin(hf_ds_config={'zero_optimization': {'stage': 2}})})\n"

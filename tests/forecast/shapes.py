@@ -109,6 +109,30 @@ PIXTRAL = {
     "image_size": 32,
     "patch_size": 8,
 }
+ERNIE = {**NO_HEAD_DIM, **IDS, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 56}
+INTERN_VIT = {key: value for key, value in VIT.items() if key not in ("image_size", "patch_size")} | {
+    "image_size": [32, 32],
+    "patch_size": [8, 8],
+}
+GEMMA4 = {**SMALL, "num_hidden_layers": 12, "hidden_size_per_layer_input": 24, "vocab_size_per_layer_input": 300, "global_head_dim": 32}
+GEMMA4_MOE = {
+    **GEMMA4,
+    "hidden_size_per_layer_input": 0,
+    "attention_k_eq_v": True,
+    "num_global_key_value_heads": 1,
+    "enable_moe_block": True,
+}
+GEMMA4_MOE |= {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 40}
+GEMMA4_TOWER = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "head_dim": 12,
+    "intermediate_size": 64,
+}
+GLM_5 = {**DEEPSEEK, **IDS, "index_n_heads": 3, "index_head_dim": 12}
+
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("gpt2", "GPT2LMHeadModel", GPT2),
     ("gpt2", "GPT2LMHeadModel", {**GPT2, "n_inner": 120}),
@@ -227,11 +251,24 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("idefics3", "Idefics3ForConditionalGeneration", {"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "vision_config": VIT, "scale_factor": 2}),
     ("mistral3", "Mistral3ForConditionalGeneration", {"text_config": {**SMALL, "model_type": "mistral"}, "vision_config": PIXTRAL, "tie_word_embeddings": False}),
     ("gemma3n_text", "Gemma3nForCausalLM", {**SMALL, "num_hidden_layers": 10, "num_kv_shared_layers": 3, "vocab_size_per_layer_input": 300, "hidden_size_per_layer_input": 24, "laurel_rank": 8}),
+    ("gemma4_text", "Gemma4ForCausalLM", {**GEMMA4, "num_kv_shared_layers": 5, "use_double_wide_mlp": True}),
+    ("gemma4_text", "Gemma4ForCausalLM", GEMMA4_MOE),
+    ("gemma4_text", "Gemma4ForCausalLM", {**GEMMA4, "num_hidden_layers": 4, "layer_types": ["full_attention", "sliding_attention"] * 2, "tie_word_embeddings": False}),
+    ("gemma4", "Gemma4ForConditionalGeneration", {"text_config": GEMMA4_MOE, "vision_config": GEMMA4_TOWER, "audio_config": None}),
+    ("gemma4", "Gemma4ForConditionalGeneration", {"text_config": GEMMA4, "vision_config": GEMMA4_TOWER, "audio_config": {"hidden_size": 64, "num_hidden_layers": 2, "output_proj_dims": 40}}),
     ("ministral3", "Ministral3ForCausalLM", SMALL),
     ("olmo3", "Olmo3ForCausalLM", NO_KV | {"num_key_value_heads": 2}),
     ("glm", "GlmForCausalLM", {**SMALL, **IDS, "attention_bias": True}),
     ("glm4_moe", "Glm4MoeForCausalLM", {**GLM_MOE, "use_qk_norm": True, "first_k_dense_replace": 1}),
     ("glm4_moe", "Glm4MoeForCausalLM", {**GLM_MOE, "first_k_dense_replace": 0, "n_shared_experts": 2}),
+    ("ernie4_5", "Ernie4_5ForCausalLM", SMALL | IDS),
+    ("ernie4_5", "Ernie4_5ForCausalLM", {**SMALL, **IDS, "use_bias": True, "tie_word_embeddings": False}),
+    ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", ERNIE),
+    ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", {**ERNIE, "num_hidden_layers": 6, "moe_layer_interval": 2, "moe_layer_end_index": 4, "moe_num_shared_experts": 0, "tie_word_embeddings": False}),
+    ("glm_moe_dsa", "GlmMoeDsaForCausalLM", GLM_5),
+    ("glm_moe_dsa", "GlmMoeDsaForCausalLM", {**GLM_5, "indexer_types": ["full", "shared", "full"], "first_k_dense_replace": 0}),
+    ("internvl", "InternVLForConditionalGeneration", {"text_config": {**SMALL, "model_type": "qwen3"}, "vision_config": INTERN_VIT, "tie_word_embeddings": False}),
+    ("internvl", "InternVLForConditionalGeneration", {"text_config": {**NO_HEAD_DIM, "model_type": "qwen2"}, "vision_config": {**INTERN_VIT, "attention_bias": True, "use_qk_norm": True, "norm_type": "rms_norm"}, "tie_word_embeddings": True}),
     ("hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", {**SMALL, **IDS, "num_experts": 4, "moe_topk": 2}),
     ("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", {**SMALL, **IDS, "tie_word_embeddings": True}),
     ("dbrx", "DbrxForCausalLM", DBRX),

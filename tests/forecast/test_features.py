@@ -175,7 +175,8 @@ def test_experts_and_loss_follow_the_release_of_transformers() -> None:
     experts = 45.1e9 * (2 - 0.516)
     assert need["5.2.0"].parts["weights"] - need["4.57.0"].parts["weights"] == pytest.approx(experts, rel=0.02)
     old, new = (
-        found(machine=replace(one, software=replace(one.software, transformers=r)), micro=8, sequence=4096) for r in ("4.48.3", "4.49.0")
+        found(machine=replace(one, software=replace(one.software, transformers=r)), micro=8, sequence=4096, job__integration="trainer")
+        for r in ("4.48.3", "4.49.0")
     )
     copied = old.gpu.parts["logits_and_loss"] - new.gpu.parts["logits_and_loss"]
     assert copied == pytest.approx(2 * 128256 * 8 * 4096, rel=0.01)
@@ -197,3 +198,10 @@ def test_adapters_cost_time_and_quantized_weights_travel_quantized() -> None:
 def test_bucket_on_cpu_holds_what_is_written_and_a_small_model_has_a_small_vocabulary() -> None:
     small = forecast(plan(stage=2).set("cluster.cpu_ranks", 2), facts_of_params(410_000), NO_GPU)
     assert small.host.parts["reduce_buckets"] < 10 << 20 and small.host.parts["logits_and_loss"] < 300 << 20
+
+
+def test_loop_of_its_own_holds_the_logits_until_the_backward_pass_ends() -> None:
+    sets = {"stage": 3, "micro": 4, "sequence": 4096, "model__activation_checkpointing": True}
+    own, trainer = (found(**sets, job__integration=kind).allocated for kind in ("deepspeed", "trainer"))
+    assert own and trainer
+    assert own - trainer == pytest.approx(2 * 4 * 4096 * 128_256, rel=0.01)

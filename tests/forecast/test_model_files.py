@@ -10,6 +10,8 @@ import pytest
 from shapes import SMALL
 
 from dstui.facts.model_files import read_model, read_models
+from dstui.forecast.forecast import forecast
+from dstui.forecast.hardware import named_machine
 from dstui.plan import load
 
 CONFIG = {"model_type": "llama", **SMALL}
@@ -116,3 +118,50 @@ def test_parameter_count_beside_a_missing_model_is_used(tmp_path: Path, monkeypa
 def test_pipe_in_place_of_the_weights_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.safetensors")
     assert read_model(str(tmp_path / "model.safetensors"), None, "/").problem
+
+
+@pytest.mark.parametrize(
+    ("source", "base", "stored"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "Qwen/Qwen2.5-7B", "4 bits"),
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B", "4 bits"),
+        ("Qwen/Qwen1.5-110B-Chat-GPTQ-Int8", "Qwen/Qwen1.5-110B", "8 bits"),
+        ("Qwen/Qwen3-8B-FP8", "Qwen/Qwen3-8B", "8 bits"),
+        ("TheBloke/Llama-2-13B-GPTQ", "meta-llama/Llama-2-13b-hf", "4 bits"),
+        ("unsloth/llama-2-7b-bnb-4bit", "meta-llama/Llama-2-7b-hf", "nf4"),
+        ("TheBloke/Nous-Hermes-Llama-2-13b-AWQ", "meta-llama/Llama-2-13b-hf", "4 bits"),
+    ],
+)
+def test_quantized_copy_has_the_tensors_of_its_base_in_fewer_bits(source: str, base: str, stored: str) -> None:
+    found = read_model(source, None, "/nowhere")
+    assert (found.params, found.stored) == (read_model(base, None, "/nowhere").params, stored)
+    assert any("only adapters of it can be trained" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("section", "stored"),
+    [
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "4 bits"),
+        ({"quant_method": "awq", "bits": 4}, "4 bits"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "nf4"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8"),
+        ({"quant_method": "fp8"}, ""),
+        ({"quant_method": "gptq", "bits": "four"}, ""),
+    ],
+)
+def test_file_says_how_its_weights_are_stored(tmp_path: Path, section: dict[str, object], stored: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "quantization_config": section}))
+    found = read_model(".", None, str(tmp_path))
+    assert (found.params, found.stored, bool(found.notes)) == (PARAMS, stored, bool(stored))
+
+
+def test_quantized_copy_needs_a_quarter_of_the_weights_under_lora() -> None:
+    weights = {}
+    for source in ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct-AWQ"):
+        plan = load(
+            f"version: 1\njob: {{script: t.py}}\nmodel: {{source: {source}, lora: {{r: 8}}}}\ndeepspeed: {{bf16: {{enabled: true}}}}\n"
+        )
+        found = forecast(plan, read_model(source, None, "/nowhere"), named_machine("1xA100-80"))
+        weights[source] = found.gpu.parts["weights"]
+    whole, copy = weights.values()
+    assert copy == pytest.approx((whole - 2 * 2 * 152064 * 3584) * 0.26 + 2 * 2 * 152064 * 3584, rel=0.02)

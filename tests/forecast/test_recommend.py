@@ -66,7 +66,7 @@ NOTHING = [
 def ranked(machine: str, model: str, **sets: object) -> tuple[Plan, RankedPlans]:
     where, nodes = MACHINES[machine]
     ranks = len(where.gpus) * nodes
-    given = plan(MODELS[model], stage=2, steps=SAMPLES // ranks, nodes=nodes, **sets)
+    given = plan(MODELS[model], stage=2, steps=SAMPLES // ranks, nodes=nodes, job__integration="trainer", **sets)
     return given, recommend(given, facts(MODELS[model]), where)
 
 

@@ -56,7 +56,7 @@ def facts_of(name: str) -> ModelFacts:
         )
     ffn, heads, keys = more
     config = {"model_type": "llama", "hidden_size": hidden, "num_hidden_layers": layers, "vocab_size": rows, "intermediate_size": ffn}
-    return facts_of_config({**config, "num_attention_heads": heads, "num_key_value_heads": keys})
+    return facts_of_config({**config, "num_attention_heads": heads, "num_key_value_heads": keys, "tie_word_embeddings": kind == "tied"})
 
 
 ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on queries and values": ("q_proj", "v_proj")}
@@ -73,13 +73,14 @@ def loss_of(row: dict[str, str]) -> float:
 def more_of(row: dict[str, str]) -> dict[str, Any]:
     """Return the settings of the column `more`, such as sequence_parallel=8 tiled_mlp."""
     words = [word.partition("=") for word in row.get("more", "").split()]
-    return {name: int(value) if value else True for name, _, value in words}
+    return {name: float(value) if "." in value else int(value) if value else True for name, _, value in words}
 
 
 def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     """Return the forecast of a row."""
     targets = next((modules for words, modules in ADAPTED.items() if words in row["note"]), ("all-linear",))
-    lora = Lora(r=int(row["lora_r"]), target_modules=targets) if row["lora_r"] else None
+    more = more_of(row)
+    lora = Lora(r=int(row["lora_r"]), target_modules=targets, dropout=more.pop("dropout", 0.0)) if row["lora_r"] else None
     model = Model(lora=lora, quantization=row["quantization"] or None)
     stage = int(row["stage"])
     setup = Setup(
@@ -103,7 +104,7 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         loss_bytes=loss_of(row),
         split_experts=is_before(FUSED_EXPERTS, row["transformers"] or None),
         built_partitioned=row["built_partitioned"] == "yes",
-    )._replace(**more_of(row))
+    )._replace(**more)
     room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB))
     return assembled([Modelled(facts=facts_of(row["model"]), model=model, setup=setup)], room, rates, ())
 

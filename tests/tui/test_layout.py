@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
+from textual import events
+from textual.geometry import Size
 
-from dstui.plan.catalogue import lookup
+from dstui.plan import load
 from dstui.tui.dialogs.dialog import Dialog
+from dstui.tui.dialogs.reading import help_rows
 from dstui.tui.forms.fields import help_for
 from dstui.tui.forms.steps import STEPS, field_of, step_of
 from dstui.tui.kit.keys import COMPARE, FORM, KEYS, PLOT, REVIEW, RUN, RUNS, TYPING
@@ -17,6 +21,7 @@ from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.plot.plot_screen import Plot
 from dstui.tui.runs.compare_screen import Compared
 from dstui.tui.runs.runs_screen import RunsTable
+from dstui.tui.session.state import State
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 
 
@@ -86,6 +91,22 @@ async def test_resizing_back_and_forth_loses_nothing(open_app: Open) -> None:
         assert pilot.app.focused.id == "editor"
         await pilot.press("enter")
         assert store(pilot).state.plan.get("deepspeed.train_micro_batch_size_per_gpu") == 49
+
+
+@pytest.mark.parametrize("dialog", [False, True])
+async def test_two_sizes_that_wait_at_once_do_not_follow_each_other_for_ever(open_app: Open, dialog: bool) -> None:
+    async with open_app() as pilot:
+        if dialog:
+            await pilot.press("question_mark")
+        laid_out: list[Size] = []
+        pilot.app.screen.screen_layout_refresh_signal.subscribe(pilot.app.screen, lambda screen: laid_out.append(screen.size))
+        for size in (Size(80, 24), Size(120, 40)):
+            pilot.app.screen.post_message(events.Resize(size, size))
+            pilot.app.screen.call_later(lambda: None)  # a message between them keeps Textual from dropping the first
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(laid_out) < 5
+        assert pilot.app.screen.size == (120, 40)
 
 
 async def test_resize_while_the_app_exits_mounts_nothing(open_app: Open) -> None:
@@ -189,9 +210,25 @@ async def test_every_field_is_found_by_its_path(open_app: Open) -> None:
             for field in step.fields(state):
                 found = field_of(field.path, state)
                 assert found is not None
-                key = lookup(field.path.removeprefix("deepspeed.")) if field.path.startswith("deepspeed.") else None
-                assert key is None or key.default is None or key.why, f"no reason for the default of {field.path}"
                 assert found[1].path == field.path
+
+
+EVERY_ROW = """\
+version: 1
+job: {script: train.py}
+cluster: {launcher: sbatch, kubernetes: {trainer: "2.2"}}
+models:
+  student: {role: train, model: {lora: {r: 8}}, deepspeed: {train_micro_batch_size_per_gpu: 1}}
+  teacher: {role: inference}
+"""
+
+
+def test_help_of_every_field_says_why_its_default_is_what_it_is() -> None:
+    state = State(load(EVERY_ROW, "plan.yaml", ".").focused_on("student"))
+    fields = [field for step in STEPS for field in step.fields(state) if field.help is None]
+    assert {"cluster.slurm.mem", "cluster.kubernetes.shm", "model.lora.r", "models.student.role"} <= {field.path for field in fields}
+    without = [one.path for one in fields if not re.search(r"^because +\w", "\n".join(r.text for r in help_rows("form", one, 80)), re.M)]
+    assert without == [], 'write why: "why" in dstui/plan/data/curated.json for keys of DeepSpeed, reasons.json for those of the Plan'
 
 
 async def test_values_and_findings_with_markup_are_shown_literally(open_app: Open) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Iterator, Sequence
 
 from dstui.adopt.script import NoScript, ScriptFacts
+from dstui.adopt.script_arguments import MISSING, ScriptArgument, missing
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan, write
 from dstui.check.rules.optimizer import script_builds_unasked
 from dstui.plan.finding import Fix, Severity
 from dstui.plan.handed_over import CONFIG, hands_over, named_files
+from dstui.plan.holes import HOLE
 
 ARGUMENTS = {"deepspeed": ("--deepspeed_config", "{ds_config}"), "trainer": ("--deepspeed", "{ds_config}")}
 """Arguments that pass the configuration to a script that was not analysed."""
@@ -72,7 +76,9 @@ def _let_it_read(c: Context, facts: ScriptFacts) -> Fix:
 @rule("PL022", "warning")
 def script_is_not_there(c: Context) -> Problems:
     """The script that the Plan names cannot be read."""
-    if c.plan is not None and isinstance(c.script, NoScript):
+    if c.plan is None or not isinstance(c.script, NoScript):
+        return
+    if not any(hole[1] for hole in HOLE.finditer(f"{c.plan.job.workdir} {c.plan.job.script}")):  # an open one: PL070
         path = c.script.path
         yield about_the_plan("job.script", f"{path.name} is not in {path.parent}", "the ranks cannot start it")
 
@@ -104,6 +110,37 @@ def parser_without_local_rank(c: Context) -> Problems:
         (write(c, "cluster.launcher_args", [*cluster.launcher_args, "--no_local_rank"]),),
     )
     yield about_the_plan("job.script", "the script's parser does not know --local_rank, which the launcher gives every rank", why, fix)
+
+
+@rule("PL035", "error", when="run", source="dstui/adopt/script_arguments.py")
+def required_arguments(c: Context) -> Problems:
+    """The script's parser requires arguments that the Plan does not give."""
+    if c.plan is None or c.facts is None or not (lacking := missing(c.facts.arguments, c.plan.job.args)):
+        return
+    name = (c.plan.job.script or c.plan.job.module or "the script").rpartition("/")[2]
+    asked = ", ".join(f"{one} (line {one.line})" for one in lacking)
+    why = f"each rank exits with argparse's usage: {MISSING}: {', '.join(map(str, lacking))}"
+    fix = Fix("add them to job.args")
+    for words in _with_holes(lacking, c.plan.job.args):
+        if not missing(c.facts.arguments, words):
+            fix = Fix("add them to job.args as ${…}, whose values are asked for", (write(c, "job.args", words),))
+            break
+    yield about_the_plan("job.args", f"the parser of {name} requires {asked}", why, fix)
+
+
+def _with_holes(lacking: Sequence[ScriptArgument], given: Sequence[str]) -> Iterator[list[str]]:
+    """Yield ways to add missing arguments as holes: an option with several values takes the words that follow."""
+    positional, options = list[str](), list[str]()
+    for one in lacking:
+        name = re.sub(r"[^A-Z0-9_]", "_", one.name.upper())
+        count = one.count if isinstance(one.count, int) else 1
+        holes = [f"${{{name}_{n}}}" if n > 1 else f"${{{name}}}" for n in range(1, count + 1)]
+        positional += holes if one.positional else []
+        options += [] if one.positional else [str(one), *holes]
+    yield [*options, *positional, *given]
+    yield [*positional, *options, *given]
+    yield [*positional, *given, *options]
+    yield [*given, *options, *positional]
 
 
 @rule("PL025", "warning", readers=("deepspeed", "accelerate"))

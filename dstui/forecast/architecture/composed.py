@@ -138,6 +138,35 @@ def idefics3(c: Config) -> Architecture:
     return Architecture(c.text("model_type"), (*text.tensors, *tower.tensors, *census.tensors), text.shape, groups=text.groups)
 
 
+def internvl(c: Config) -> Architecture:
+    """Build InternVL: InternViT, a projection of patches merged by four, and a decoder. Its own files name the parts otherwise."""
+    own = c.text("model_type") == "internvl_chat"
+    part, vision, census = c.section("llm_config") if own else c.text_config(), c.section("vision_config"), Census()
+    kind = {"internlm2": "llama"}.get(part.text("model_type"), part.text("model_type") or "qwen2")
+    if kind not in DECODERS:
+        raise ModelProblem(f"the language model {kind!r} of this model is not known here: give model.params: 7.0e9")
+    text = decoder(part, kind)
+    h, layers = vision.number("hidden_size", default=1024), vision.number("num_hidden_layers", default=24, most=10_000)
+    bias = vision.flag(("qkv_bias", True)) if own else vision.flag(("attention_bias", False))
+    side, patch, width = vision.size("image_size", 448), vision.size("patch_size", 14), vision.number("intermediate_size", default=4096)
+    census.add("patch_embedding", "other", h, vision.number("num_channels", default=3), patch, patch)
+    census.add("embeddings", "other", 2, h)  # of the class, and the bias of the patches
+    census.add("position_embeddings", "embedding", (side // patch) ** 2 + 1, h)
+    for module in ("q_proj", "k_proj", "v_proj"):
+        census.linear(module, h, h, bias, layers)
+    census.linear("projection_layer", h, h, True, layers)
+    census.linear("fc1", h, width, True, layers)
+    census.linear("fc2", width, h, True, layers)
+    census.norm("norm", h, vision.text("norm_type") != "rms_norm", 2 * layers)
+    if vision.flag(("qk_normalization" if own else "use_qk_norm", False)):
+        census.norm("qk_norm", h, times=2 * layers)
+    census.add("layer_scale", "other", h, times=2 * layers)
+    census.norm("layer_norm", 4 * h, True)
+    census.linear("linear_1", 4 * h, text.shape.hidden, True)
+    census.linear("linear_2", text.shape.hidden, text.shape.hidden, True)
+    return Architecture(c.text("model_type"), (*text.tensors, *census.tensors), text.shape, text.idle, text.groups)
+
+
 def llama4(c: Config) -> Architecture:
     """Build Llama 4: a vision tower whose patches are merged by four, and its mixture of experts."""
     text, vision, census = llama4_text(c.section("text_config")), c.section("vision_config"), Census()
@@ -200,6 +229,8 @@ COMPOSED: Mapping[str, Callable[[Config], Architecture]] = {
     "llava_next": llava,
     "idefics3": idefics3,
     "smolvlm": idefics3,
+    "internvl": internvl,
+    "internvl_chat": internvl,
     "llama4": llama4,
     "mistral3": mistral3,
     "mllama": mllama,

@@ -52,6 +52,10 @@ class Config:
         value = self._values.get(key)
         return value[:200] if isinstance(value, str) else ""
 
+    def value(self, key: str) -> object:
+        """Return a value as it is, to compare it."""
+        return self._values.get(key)
+
     def numbers(self, key: str) -> tuple[int, ...]:
         """Return a list of layer numbers; empty if there is none."""
         value = self._values.get(key)
@@ -86,6 +90,10 @@ class Config:
         part, tied = self.section("text_config"), self._values.get("tie_word_embeddings")
         return part if tied is None else Config({**part._values, "tie_word_embeddings": tied}, part._where)
 
+    def tied_by_default(self) -> Config:
+        """Return the same values for an architecture whose head is tied unless the file says otherwise."""
+        return Config({**self._values, "tie_word_embeddings": self.flag(("tie_word_embeddings", True))}, self._where)
+
     def named(self, kind: str) -> Config:
         """Return the same values as the configuration of a `model_type`, which older sections omit."""
         return Config({**self._values, "model_type": kind}, self._where)
@@ -94,6 +102,15 @@ class Config:
         """Return a section, or an empty one if it is missing: its values are then the defaults."""
         value = self._values.get(key)
         return Config(value if isinstance(value, Mapping) else NOTHING, f"{self._where}, {key}")
+
+    def has(self, key: str) -> bool:
+        """Return whether there is a section."""
+        return isinstance(self._values.get(key), Mapping)
+
+    def first(self) -> Config:
+        """Return the first section inside this one, or an empty one."""
+        value = next((value for value in self._values.values() if isinstance(value, Mapping)), NOTHING)
+        return Config(value, self._where)
 
     def section(self, key: str, defaults: Mapping[str, Any] = NOTHING) -> Config:
         """Return a section, completed by defaults. Raises ModelProblem if it is missing."""

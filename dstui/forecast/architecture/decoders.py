@@ -151,6 +151,7 @@ DECODERS: Mapping[str, Decoder] = {
     "glm4": Decoder(norms=4, qkv_bias=("attention_bias", True), out_bias=False, mlp=("gate_up_proj+", "down_proj"), activations="phi3"),
     "seed_oss": Decoder(out_bias=("attention_out_bias", False)),
     "hunyuan_v1_dense": Decoder(qk_norm="head", activations="qwen3"),
+    "ernie4_5": Decoder(qkv_bias=("use_bias", False), out_bias=("use_bias", False), mlp_bias=("use_bias", False), tied=True),
     "minimax_m2": Decoder(qk_norm="width", experts="intermediate_size", activations="qwen3_moe"),
 }  # fmt: skip
 """`model_type` -> its traits."""

@@ -1,4 +1,4 @@
-"""Mixtures of experts that differ from a LLaMA with experts: DeepSeek-V2 and V3, GLM-4.5, Hunyuan, DBRX, gpt-oss, Llama 4."""
+"""Mixtures of experts that differ from a LLaMA with experts: DeepSeek, GLM-4.5 and 5, ERNIE 4.5, Hunyuan, DBRX, gpt-oss, Llama 4."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ def deepseek(c: Config) -> Architecture:
     _latent_attention(census, c, shape)
     idle = _experts_after_dense(census, c, shape, dense=0 if kind == "deepseek_v2" else 3, shared=2 if kind == "deepseek_v2" else 1)
     return Architecture(kind, tuple(census.tensors), shape, idle, (("q_proj", *LATENT), GATED))
+
+
+def glm_moe_dsa(c: Config) -> Architecture:
+    """Build GLM-5: DeepSeek-V3 with an indexer, which chooses the positions to attend to, in each layer that does not share one."""
+    found, layers, head = deepseek(c), c.number("num_hidden_layers", most=10_000), c.number("index_head_dim", default=128)
+    heads, hidden, census = c.number("index_n_heads", default=32), found.shape.hidden, Census()
+    listed = c.texts("indexer_types")
+    times = min(sum(kind != "shared" for kind in listed), layers) if listed else layers
+    if times:
+        census.linear("wq_b", c.number("q_lora_rank"), heads * head, times=times)
+        census.linear("wk", hidden, head, times=times)
+        census.norm("k_norm", head, True, times)
+        census.linear("weights_proj", hidden, heads, times=times)
+    return Architecture("glm_moe_dsa", (*found.tensors, *census.tensors), found.shape, found.idle, found.groups)
 
 
 def _experts_after_dense(census: Census, c: Config, shape: TensorShape, *, dense: int, shared: int) -> int:
@@ -56,6 +70,31 @@ def glm4_moe(c: Config) -> Architecture:
         _head_norms(census, shape)
     idle = _experts_after_dense(census, c, shape, dense=1, shared=1)
     return Architecture("glm4_moe", tuple(census.tensors), shape, idle, (QKV, GATED))
+
+
+def ernie_moe(c: Config) -> Architecture:
+    """Build ERNIE 4.5's mixture: dense layers before and after those with experts, and shared experts as one MLP."""
+    width, shared, used = (
+        c.number("moe_intermediate_size"),
+        c.number("moe_num_shared_experts", default=2, least=0),
+        c.number("moe_k", default=6),
+    )
+    census, shape, bias = Census(), _shape(c, width, shared, used), c.flag(("use_bias", False))
+    hidden, layers, experts = shape.hidden, shape.layers, c.number("moe_num_experts", default=64)
+    _ends(census, c.tied_by_default(), shape)
+    census.norm("norm", hidden, times=2 * layers)
+    _attention(census, shape, bias)
+    first, last = c.number("moe_layer_start_index", default=1, least=0), c.number("moe_layer_end_index", default=-1, least=-1)
+    step, last = c.number("moe_layer_interval", default=1), layers - 1 if last == -1 else last
+    sparse = sum((layer + 1) % step == 0 and first <= layer <= last for layer in range(layers))
+    _gated(census, hidden, c.number("intermediate_size"), layers - sparse, bias)
+    if not sparse:
+        return Architecture("ernie4_5_moe", tuple(census.tensors), shape, 0, (QKV, GATED))
+    _fused_experts(census, experts, hidden, width, sparse)
+    census.add("gate", "other", experts, hidden, times=sparse)
+    census.add("e_score_correction_bias", "other", experts, times=sparse)
+    _gated(census, hidden, shared * width, sparse * bool(shared), bias)
+    return Architecture("ernie4_5_moe", tuple(census.tensors), shape, max(experts - used, 0) * 3 * hidden * width * sparse, (QKV, GATED))
 
 
 def hunyuan_moe(c: Config) -> Architecture:
@@ -198,18 +237,20 @@ def _ends(census: Census, c: Config, shape: TensorShape) -> None:
         census.add("lm_head", "head", rows, hidden)
 
 
-def _gated(census: Census, hidden: int, width: int, times: int) -> None:
+def _gated(census: Census, hidden: int, width: int, times: int, bias: bool = False) -> None:
     if times:
         for module in GATED:
-            census.linear(module, hidden, width, times=times)
-        census.linear("down_proj", width, hidden, times=times)
+            census.linear(module, hidden, width, bias, times)
+        census.linear("down_proj", width, hidden, bias, times)
 
 
 MIXTURES: Mapping[str, Callable[[Config], Architecture]] = {
     "deepseek_v2": deepseek,
     "deepseek_v3": deepseek,
     "kimi_k2": deepseek,
+    "ernie4_5_moe": ernie_moe,
     "glm4_moe": glm4_moe,
+    "glm_moe_dsa": glm_moe_dsa,
     "hunyuan_v1_moe": hunyuan_moe,
     "dbrx": dbrx,
     "gpt_oss": gpt_oss,

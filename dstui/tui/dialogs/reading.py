@@ -11,15 +11,18 @@ from textual import on
 
 from dstui.base.limits import parse_json
 from dstui.base.text import sanitise
+from dstui.plan.model import reason_for_default
 from dstui.tui.dialogs.dialog import Lines, ToRead
-from dstui.tui.forms.fields import Field, help_for
+from dstui.tui.forms.fields import Field, default_of, format_value, help_for
 from dstui.tui.kit.keys import table
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, STYLE_OF, Row, Span, fit, paragraph, row
+from dstui.tui.session.state import UNSET
 
 if TYPE_CHECKING:
     from dstui.logs.log_blocks import LogLine
     from dstui.logs.log_rows import LogRows
+    from dstui.plan.catalogue import Key
     from dstui.plan.finding import Finding
 
 READERS = {"trainer": "the Trainer", "accelerate": "accelerate"}
@@ -128,33 +131,43 @@ def help_rows(pane: str, field: Field | None, width: int, origin: str = "", says
         rows += [*paragraph(says, width), BLANK]
     elif field is not None:
         rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
-        rows += [*_catalogue_rows(field.path, width), *_fact("in force", origin, width), BLANK]
+        rows += [*_default_rows(field, width), *_fact("in force", origin, width), BLANK]
     shown = [k for k in table() if pane in k.where]
     return rows + [line for k in shown for line in paragraph(k.help, width - 10, first=row((fit(k.shown, 9), "accent")).left)]
 
 
-def _catalogue_rows(path: str, width: int) -> list[Row]:
-    from dstui.check.auto_values import FILLED
+def _default_rows(field: Field, width: int) -> list[Row]:
+    """Return what is known of a field's type, its default and the reason for it."""
     from dstui.plan.catalogue import lookup
 
-    key = lookup(path.removeprefix("deepspeed.")) if path.startswith("deepspeed.") else None
-    if key is None:
-        return []
-    facts = {
-        "type": key.type,
-        "default": "" if key.default is None else f"{key.default}: DeepSpeed's default",
-        "because": key.why,
-        "auto": "; ".join(
-            f"{who} fills it from {FILLED[reader][key.path]}" for reader, who in READERS.items() if key.path in FILLED[reader]
-        ),
-        "values": ", ".join(map(str, key.choices)),
-        "ZeRO stages": ", ".join(map(str, key.stages)),
-        "since": key.since or "",
-        "until": key.until or "",
-        "source": key.source,
-    }
-    named = [*facts.items(), *(("explained", page) for page in key.pages)]
-    return [line for name, text in named for line in _fact(name, text, width)]
+    key = lookup(field.path.removeprefix("deepspeed.")) if field.path.startswith("deepspeed.") else None
+    facts = _own_facts(field) if key is None else _catalogue_facts(key)
+    return [line for name, text in facts for line in _fact(name, text, width)]
+
+
+def _own_facts(field: Field) -> list[tuple[str, str]]:
+    """Return the facts of a field that is dstui's own."""
+    default, unset = default_of(field), next((option.label for option in field.options if option.value is UNSET), "none")
+    shown = unset if default in (UNSET, None, ()) else format_value(default)
+    return [("default", shown), ("because", reason_for_default(field.path))]
+
+
+def _catalogue_facts(key: Key) -> list[tuple[str, str]]:
+    """Return the facts of a key of DeepSpeed."""
+    from dstui.check.auto_values import FILLED
+
+    return [
+        ("type", key.type),
+        ("default", "" if key.default is None else f"{key.default}: DeepSpeed's default"),
+        ("because", key.why),
+        ("auto", "; ".join(f"{who} fills it from {FILLED[by][key.path]}" for by, who in READERS.items() if key.path in FILLED[by])),
+        ("values", ", ".join(map(str, key.choices))),
+        ("ZeRO stages", ", ".join(map(str, key.stages))),
+        ("since", key.since or ""),
+        ("until", key.until or ""),
+        ("source", key.source),
+        *(("explained", page) for page in key.pages),
+    ]
 
 
 def _fact(name: str, text: str, width: int) -> list[Row]:

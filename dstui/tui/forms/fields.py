@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass
-from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from dstui.base.limits import LimitError
@@ -112,13 +111,9 @@ def default_of(field: Field) -> Any:
 
 
 def _model_default(path: str) -> Any:
-    from dstui.plan.model import SECTIONS
+    from dstui.plan.model import field_of
 
-    section, *names = path.split(".")
-    cls, found = SECTIONS.get(section), None
-    for name in names:
-        found = next((f for f in dataclass_fields(cls) if f.name == name), None) if cls is not None else None
-        cls = found.metadata["of"] if found is not None else None
+    found = field_of(path)
     return UNSET if found is None or found.default is MISSING else found.default
 
 
