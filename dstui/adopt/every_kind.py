@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +21,7 @@ from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 LISTED = 9
 """Launches of a text that are listed."""
+ARGUMENT = re.compile(r"\$\{?[1-9@*#]")
 LONGEST = 80
 """Characters of a launch in a list."""
 
@@ -59,7 +61,7 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
         raise ConfigError("shell text is not read here")
     try:
         shell = read_shell(text, beside.around, beside.parse)
-        launch = _chosen(shell, beside.launch, beside.around.decided_by_a_run)
+        launch = _chosen(shell, beside.launch, _ways_to_decide(text, beside.around))
         line = command_line(launch, beside.around.folder)
     except (Unparsed, ShellLimit) as problem:
         raise ConfigError(problem.message, problem.line or None) from None
@@ -79,6 +81,12 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
     facts = None if line.module else beside.facts_of(posixpath.join(folder, unescape_holes(line.script)))
     made = plan_of_command(replace(line, notes=notes), source, text_of, facts)
     return replace(made, launches=tuple(_listed(shell.launches)))
+
+
+def _ways_to_decide(text: str, around: ShellContext) -> str:
+    """Describe how a launch is read that depends on a branch: in a run, or with the arguments of the script if it tests any."""
+    with_arguments = around.script and ARGUMENT.search(text)
+    return around.decided_by_a_run + (f"; so does `dstui import -- bash {around.script} ITS ARGUMENTS`" if with_arguments else "")
 
 
 def _chosen(shell: ShellText, number: int, decided_by_a_run: str) -> Launch:
@@ -102,8 +110,7 @@ def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
     if len(shell.launches) > 1:
         yield f"{len(shell.launches)} launches in the text; this is the one in line {launch.line} (--launch N takes another):"
         yield from (f"  {number}. {one}" for number, one in enumerate(_listed(shell.launches), 1))
-    texts = [*launch.words, *launch.env.values(), launch.folder]
-    for name in dict.fromkeys(name for text in texts for _, name in holes_in(text)):
+    for name in dict.fromkeys(name for text in launch.texts for _, name in holes_in(text)):
         if name == "HOME":
             yield "${HOME} is the home folder (~) of the user who launches"
         elif name != GPU_COUNT:

@@ -138,7 +138,22 @@ def test_value_decided_at_run_time_names_the_command_that_reads_it(folder: Path,
     (folder / "go.sh").write_text(f"{branch}\n{launch}\n")
     done = dstui("import", "go.sh", folder=folder)
     assert done.returncode == 2 and "line 2" in done.stderr
-    assert "decides while it runs: `dstui run --hold -- bash go.sh` reads it" in done.stderr
+    assert "decides while it runs: `dstui run --hold -- bash go.sh` reads it" in done.stderr and "ARGUMENTS" not in done.stderr
+
+
+def test_branch_on_an_argument_is_read_with_the_argument(folder: Path) -> None:
+    (folder / "go.sh").write_text(
+        'if [ $# -lt 1 ]; then exit 1; fi\ncase "$1" in\n small) layers=2;;\n large) layers=20;;\nesac\ndeepspeed train.py --layers $layers\n'
+    )
+    refused = dstui("import", "go.sh", folder=folder)
+    assert refused.returncode == 2 and "so does `dstui import -- bash go.sh ITS ARGUMENTS`" in refused.stderr
+    assert load(dstui("import", "--", "bash", "go.sh", "large", folder=folder).stdout).job.args == ("--layers", "20")
+
+
+def test_nothing_is_said_of_a_path_that_the_plan_does_not_hold(folder: Path) -> None:
+    given = 'if [ "$(hostname)" = a ]; then export PATH=/a/bin:$PATH; fi\nexport PATH=$TOOLS/bin:$PATH\ndeepspeed train.py\n'
+    done = dstui("import", "-", folder=folder, given=given)
+    assert load(done.stdout).job.script == "train.py" and "PATH" not in done.stderr and "TOOLS" not in done.stderr
 
 
 @pytest.mark.parametrize("text", ["distributed_type: DEEPSPEED\ndeepspeed_config: 3\n", "compute_environment: [\n"])

@@ -78,15 +78,14 @@ def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
 
 def _about_moments(launches: Sequence[Launch], moments: Collection[str]) -> Iterator[str]:
     """Yield a note if a launch contains the output of `date`."""
-    texts = [text for launch in launches for text in (*launch.words, *launch.env.values(), launch.folder)]
+    texts = [text for launch in launches for text in launch.texts]
     if moment := next((one for one in sorted(moments) if one and any(one in text for text in texts)), ""):
         yield f"$(date) is the time of each launch; the Plan has that of this reading ({moment})"
 
 
 def undecided_in(launch: Launch, shell: ShellText) -> list[tuple[str, int]]:
     """Return the variables of a launch that a branch decides at run time, each with the branch's line."""
-    texts = [*launch.words, *launch.env.values(), launch.folder]
-    names = dict.fromkeys(name for text in texts for kind, name in holes_in(text) if kind == "undecided")
+    names = dict.fromkeys(name for text in launch.texts for kind, name in holes_in(text) if kind == "undecided")
     return [(name, shell.undecided.get(name, 0)) for name in names]
 
 
