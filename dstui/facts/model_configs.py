@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
     """Return the config.json of a model if it is on this machine or known to dstui. Never raises."""
     if not source:
         return None
+    if source.startswith("{"):
+        with suppress(FileProblem):
+            return parse_object(source, "model.source")
+        return None
     path = Path(base) / typed_path(source)
     folder = path if is_there(path) else cached_snapshot(source) if HUB_ID.fullmatch(source) else None
     if folder is None:
@@ -41,12 +46,17 @@ def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
 
 def read_object(path: Path) -> Mapping[str, Any]:
     """Read a JSON object, such as a config.json. Raises FileProblem."""
+    return parse_object(read_text(path), str(path))
+
+
+def parse_object(text: str, where: str) -> Mapping[str, Any]:
+    """Return the object of a JSON text. Raises FileProblem."""
     try:
-        data = parse_json(read_text(path))
+        data = parse_json(text)
     except ValueError as error:
-        raise FileProblem(f"{path}: no JSON: {str(error)[:200]}") from None
+        raise FileProblem(f"{where}: no JSON: {str(error)[:200]}") from None
     if not isinstance(data, dict):
-        raise FileProblem(f"{path}: not an object ({{…}}), which a config.json is")
+        raise FileProblem(f"{where}: not an object ({{…}}), which a config.json is")
     return data
 
 

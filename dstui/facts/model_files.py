@@ -13,7 +13,7 @@ from dstui.adopt.script_options import options_of_yamls
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text, reason, typed_path
 from dstui.base.limits import parse_json
 from dstui.base.regular_files import open_regular
-from dstui.facts.model_configs import HUB_ID, cached_snapshot, read_object
+from dstui.facts.model_configs import HUB_ID, cached_snapshot, parse_object, read_object
 from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, stored_as, unknown_model
 from dstui.forecast.presets import preset, presets, stored_name, tuned_from
 from dstui.forecast.setup import configurations
@@ -67,6 +67,11 @@ def read_model(source: str | None, params: float | None, base: str) -> ModelFact
 
 
 def _facts_of_source(source: str, base: str) -> ModelFacts:
+    if source.startswith("{"):
+        try:
+            return facts_of_config(parse_object(source, "model.source"), "model.source")
+        except FileProblem as problem:
+            return unknown_model("model.source", str(problem))
     path = Path(base) / typed_path(source)
     if is_there(path):
         return _facts_of_path(path)
