@@ -320,7 +320,7 @@ SIGNATURES = (
             rx("srun: interrupt", r"^srun: (?:interrupt|sending Ctrl-C)"),
             rx("received abort signal", r"^\[neptune\] \[error\s*\] Run \S+ received abort signal"),  # from the page of the tracker
         ),
-        remedies=("Start it again: nothing has to be repaired. dstui checkpoint PATH says from which step it can resume",),
+        remedies=("Start it again if it was not meant: dstui checkpoint PATH says from which step it can resume",),
         confirm="last -F on the host that launched: who was logged in when the run ended.",
         alone=True,
         alike=("SLURM-CANCEL", "SIGHUP"),
