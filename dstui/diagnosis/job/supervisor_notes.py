@@ -216,7 +216,7 @@ class Silence:
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
-        """What to do if it is known where the missing rank was."""
+        """The advice if it is known where the missing rank was."""
         if not self.at:
             return ()
         return (Fix(f"See why rank {self.missing[0]} stayed in {self.at}: a file, a lock, a download, a loop; or why only it went there"),)
