@@ -107,7 +107,7 @@ SIGNATURES = (
             "free memory size is less than half of total memory size",
         ),
         ("End the processes that hold the GPU (nvidia-smi lists them), or choose other GPUs with cluster.include",),
-        "nvidia-smi shows the pid and its memory.",
+        "nvidia-smi --query-compute-apps=pid,used_memory --format=csv, on that host.",
         explains=("OOM-GPU", "NPU-ERROR"),
         sure=False,  # the other process may be a rank of the same run, on the wrong GPU
         alike=("OOM-GPU",),
@@ -122,7 +122,7 @@ SIGNATURES = (
             "device_map={'': local rank}: each rank holds the whole quantized model on its own GPU",
             "A smaller type (nf4 instead of int8), or a GPU that no other process uses",
         ),
-        "nvidia-smi: what is free before the start.",
+        "nvidia-smi --query-gpu=memory.free --format=csv, before the start.",
         alike=("OOM-GPU", "DEVICE-MAP-Z3"),
     ),
     Signature(
@@ -148,10 +148,11 @@ SIGNATURES = (
         ),
         (
             Remedy("Offload to ordinary instead of pinned memory", patches.unpin),
+            Remedy("Ask SLURM for all memory of each node", patches.all_memory),
             "Load the model once, not once per rank: low_cpu_mem_usage, HfDeepSpeedConfig before from_pretrained, fewer ranks per host",
             "Give the job the memory of the host: #SBATCH --mem=0, a higher container limit",
         ),
-        "The counter oom_kill in the cgroup's memory.events, dmesg, or SLURM's oom_kill line.",
+        "dmesg | grep -i oom, and grep oom_kill /sys/fs/cgroup/memory.events, on the host that failed.",
         explains=("KILLED-UNKNOWN", "DL-WORKER", "SIGABRT"),
         alone=True,
     ),
@@ -163,7 +164,8 @@ SIGNATURES = (
         "the process requested more than its limit and was refused.",
         remedies=(
             "Raise it where the job is started from: ulimit -v unlimited (and ulimit -d unlimited), or ask the batch system for more",
-            "Offload to ordinary instead of pinned memory, fewer data-loader workers, smaller buckets: less is asked for",
+            Remedy("Offload to ordinary instead of pinned memory", patches.unpin),
+            "Fewer data-loader workers, smaller buckets: less is asked for",
         ),
         confirm="ulimit -a, in the environment of the ranks.",
         explains=("ALLOC-REFUSED", "DL-WORKER", "SIGABRT"),
@@ -196,7 +198,7 @@ SIGNATURES = (
         "SIGBUS-SHM",
         "root",
         "A process died of a bus error, most often a sign that shared memory (/dev/shm) is full",
-        "NCCL and data-loader workers put their buffers into /dev/shm, and a container gets 64 MB of it unless told otherwise; "
+        "NCCL and data-loader workers put their buffers into /dev/shm, and a container gets 64 MB of it by default; "
         "a mapped file on a full or broken disk does the same.",
         (
             rx("us error", r"(?:^|\W)[Bb]us error"),
@@ -239,7 +241,7 @@ SIGNATURES = (
             rx("DataLoader timed out", r"DataLoader timed out after \d+ seconds"),
         ),
         ("Fewer workers (num_workers), smaller prefetch; num_workers=0 shows the error itself",),
-        "dmesg (memory) and df /dev/shm (shared memory).",
+        "dmesg | grep -i oom (memory), and df /dev/shm (shared memory), on the host that failed.",
         explains=("SIGABRT",),
         sure=False,
         alike=("OOM-HOST", "SIGBUS-SHM"),
@@ -251,7 +253,10 @@ SIGNATURES = (
         "Too many open files",
         "Each tensor that a worker sends costs a file descriptor, and the limit is low.",
         ("Too many open files", "received 0 items of ancdata"),
-        ("ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')",),
+        (
+            Remedy("Raise it in the job's script (SLURM)", patches.job_script_line("ulimit -n 65536")),
+            "ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')",
+        ),
         "ulimit -n, in the environment of the ranks.",
         alike=("SIGBUS-SHM",),
         source="torch/utils/data/dataloader.py:_try_get_data",
@@ -268,7 +273,12 @@ SIGNATURES = (
                 r"(?:BlockingIOError: |pthread_create|fork|Thread creation).*Resource temporarily unavailable",
             ),
         ),
-        ("OMP_NUM_THREADS=1 (or cores per rank) and fewer data-loader workers", "ulimit -u unlimited; docker run --pids-limit=-1"),
+        (
+            Remedy("One OpenMP thread per rank", patches.environment("OMP_NUM_THREADS", "1")),
+            "Fewer data-loader workers",
+            Remedy("Raise it in the job's script (SLURM)", patches.job_script_line("ulimit -u unlimited")),
+            "ulimit -u unlimited; docker run --pids-limit=-1",
+        ),
         "ulimit -u, in the environment of the ranks, against ps -eLf | wc -l.",
         sure=False,
         alike=("ALLOC-REFUSED", "TOO-MANY-FILES"),
