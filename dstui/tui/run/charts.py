@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 from textual import events
@@ -95,21 +95,30 @@ def pinned_first(series: Mapping[str, Buckets], used: Mapping[str, Buckets], pin
     return {name: every[name] for name in dict.fromkeys([*first, *series])}
 
 
-def sparks(series: Mapping[str, Buckets], width: int, most: int = 2) -> list[Row]:
-    """Return at most this many rows of name, sparkline and newest value."""
+class Sparks(NamedTuple):
+    """Rows of name, sparkline and newest value, and the metrics in them."""
+
+    rows: list[Row]
+    names: list[str]
+
+
+def sparks(series: Mapping[str, Buckets], width: int, most: int = 2) -> Sparks:
+    """Return at most this many rows of sparklines."""
     facts = [_spark_fact(place, name, each) for place, (name, each) in enumerate(series.items()) if len(each.points) >= FIRST_VALUES]
-    rows: list[Row] = []
-    while facts and len(rows) < most:
+    drawn = Sparks([], [])
+    while facts and len(drawn.rows) < most:
         shown = fitting(facts, width)
         fits = sum(span.style == "accent" for span in shown.left)
-        rows.append(shown)
+        drawn.rows.append(shown)
+        drawn.names.extend(fact.metric for fact in facts[:fits])
         facts = facts[fits:]
-    return rows
+    return drawn
 
 
 def _spark_fact(place: int, name: str, series: Buckets) -> Fact:
     line = spark([point.mean for point in series.points], SPARK)
-    return Fact(place, (Span(f"{name.replace('_', ' ')} ", "dim"), Span(line, "accent"), Span(f" {_text(name, series.last)}", "title")))
+    spans = (Span(f"{name.replace('_', ' ')} ", "dim"), Span(line, "accent"), Span(f" {_text(name, series.last)}", "title"))
+    return Fact(place, spans, name)
 
 
 class Charts(RowList):
