@@ -26,6 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words == ["--version"]:
         print(f"dstui {__version__}")  # noqa: T201 - nothing else is imported for it
         return 0
+    import gc
+
+    gc.set_threshold(20_000)  # with the default of 700, collections take 6 % of a short command, most of them during the imports
     from dstui.base import output
 
     output.begin()

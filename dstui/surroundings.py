@@ -37,13 +37,14 @@ def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Tar
         offers = slurm_offers()
     if plan.model is None and not plan.models:
         return target, Facts(script=script_facts_of(plan), pool=pool, locks=stale, slurm=offers)
-    from dstui.facts.model_files import read_model_configs, read_models  # not needed for a Plan that names no model
+    from dstui.facts.model_configs import read_model_configs  # not needed for a Plan that names no model
 
     facts = Facts(script=script_facts_of(plan), configs=read_model_configs(plan), pool=pool, locks=stale, slurm=offers)
     named = any((one := plan.focused_on(name).model) is not None and (one.source or one.params) for name in plan.models or ("",))
     if not named or machine == Machine.unprobed():
         return target, facts  # without a model or a machine there is nothing to forecast, and its modules stay unloaded
     from dstui.facts.measured import model_key, read_measured
+    from dstui.facts.model_files import read_models
 
     return target, replace(facts, models=read_models(plan), measured=read_measured(model_key(plan)))
 

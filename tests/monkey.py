@@ -58,6 +58,12 @@ WORDS = (
     "columns",
 )
 """Words that are typed into the command palette."""
+PATHS = (
+    *(("8",), ("9",), ("9", "D"), ("9", "m"), ("9", "e"), ("9", "P"), ("r",), ("C", "1"), ("J",), ("J", "enter"), ("J", "down", "enter")),
+    *(("J", " ", "down", " ", "="), ("J", " ", "down", " ", "m"), ("J", "/", *"failed", "enter"), ("J", "<", ">")),
+    *(("9", "&", *"loss !step r0", "enter"), ("9", "/", *"step [0-9]+", "enter", "n"), ("9", "u"), ("ctrl+p",), ("f1",), ("2", "c")),
+)
+"""Keys that lead to the screens which single random keys seldom reach."""
 BYTES = tuple(chr(0xDC00 + byte) for byte in range(0x80, 0x100))
 """Bytes that are invalid UTF-8, as "surrogateescape" characters: a Latin-1 terminal, a broken paste, a line that drops bits."""
 PASTED = (
@@ -129,6 +135,8 @@ def _inputs(chance: random.Random, named: list[str], letters: list[str]) -> Iter
         yield Keys(tuple(chance.choices(BYTES, k=chance.choice((1, 2, 5)))))
     elif kind < 0.29:
         yield Keys(("ctrl+p", *chance.choice(WORDS), *chance.choices(("enter", "down", "pagedown", "escape"), k=2)))
+    elif kind < 0.36:
+        yield Keys(chance.choice(PATHS))
     else:
         many = chance.choice((1, 1, 2, 3, 4, 5))
         yield Keys(tuple(chance.choice(named if chance.random() < 0.55 else letters) for _ in range(many)))

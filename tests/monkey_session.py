@@ -9,7 +9,10 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +41,7 @@ deepspeed:
 """
 KEPT = 400_000
 """Bytes of recent output that are kept and searched for tracebacks."""
-PAUSES = (0.0, 0.0, 0.01, 0.1)
+PAUSES = (0.0, 0.0, 0.05, 0.25)
 """Seconds to wait at most after a write, chosen at random: the next one comes while its dialog still opens, or after that."""
 QUIET = 0.03
 """Seconds without output after which a pause ends early."""
@@ -46,7 +49,42 @@ LAUNCH_KEY = "l"
 """The key that launches a job. Launching takes seconds of CPU time, so most sessions never press it."""
 
 
+SCREENS = {
+    "checks": b" Checks ",
+    "Review": b"Before the launch",
+    "plans that fit": b"Which plan is best here",
+    "find a setting": b"Find a setting",
+    "checkpoint": b"Checkpoint global_step",
+    "palette": b"earch for commands",
+    "help": b" Help ",
+    "script with DeepSpeed's lines": b"deepspeed.initialize",
+    "log filter": b"loss|eval",
+    "log search": b"an expression",
+    "dashboard": b"CPU of each rank",
+    "plots": b" Metrics ",
+    "runs table": b" Runs ",
+    "comparison": b"How they went",
+    "diagnosis": b"Why it ended",
+    "tour": b"Tour ",
+}
+"""A text of each screen that the monkey should meet."""
+RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?2004l")
+"""Sequences that give a terminal back: its first screen, the cursor, no reports of the mouse or of pastes."""
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+LEAVING_KEYS = " q ctrl+q ctrl+c"
+"""Keys that end a session. Most sessions never press them, or they would be short; commands and the footer still end some."""
+
+
+def processes_of(session: int) -> list[str]:
+    """Return the command lines of the processes in a terminal's session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int((path / "stat").read_text().rpartition(")")[2].split()[3]) == session:
+                found.append((path / "cmdline").read_text().replace("\0", " "))
+    return found
 
 
 def traceback_text(output: str) -> str:
@@ -60,7 +98,8 @@ def traceback_text(output: str) -> str:
 
 def process_stacks(pid: int) -> str:
     """Return what a process that does not end is doing: its Python stacks, and the kernel function that each thread waits in."""
-    stacks = subprocess.run(["py-spy", "dump", "-p", str(pid)], capture_output=True, text=True, check=False)
+    py_spy = Path(sys.executable).with_name("py-spy")
+    stacks = subprocess.run([py_spy, "dump", "-p", str(pid)], capture_output=True, text=True, check=False)
     threads = "\n".join(
         f"{path.name}: {(path / 'wchan').read_text()} {(path / 'stat').read_text()}" for path in Path(f"/proc/{pid}/task").glob("*")
     )
@@ -72,6 +111,8 @@ class PlayResult:
     """The result of a monkey test."""
 
     inputs: int = 0
+    shown: Counter[str] = field(default_factory=Counter)
+    """How often each screen of SCREENS was drawn."""
     left: int = 0
     """Number of times a key or a command ended the session as asked."""
     problems: list[str] = field(default_factory=list)
@@ -83,6 +124,7 @@ class MonkeySession:
     def __init__(self, folder: Path, *options: str) -> None:
         """Create the folder. `options`: further arguments of dstui."""
         self.folder, self.plan, self.options = folder, folder / "plan.yaml", options
+        self.words, self.first = ("plan.yaml",), ("1 · Machine", "q quit")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "t.py").write_text(SCRIPT)
         self.env = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config"), "DS_ACCELERATOR": "cpu"}
@@ -114,7 +156,7 @@ class MonkeySession:
     def play(self, seed: int, count: int) -> PlayResult:
         """Send `count` inputs. Afterwards undo must restore the original bytes of the Plan, and `q` must end the session."""
         chance = random.Random(seed)
-        without = "" if seed % 10 == 9 else LAUNCH_KEY
+        without = ("" if seed % 10 == 9 else LAUNCH_KEY) + ("" if seed % 5 == 0 else LEAVING_KEYS)
         terminal = self._begin()
         try:
             for write in inputs(seed, count, without):
@@ -133,8 +175,9 @@ class MonkeySession:
         for draft in self.folder.glob("state/dstui/drafts/*"):
             draft.unlink()
         self.output, self.received = bytearray(), 0
-        terminal = Terminal([sys.executable, "-m", "dstui", "plan.yaml", *self.options], env=self.env, cwd=str(self.folder))
-        terminal.wait("1 · Machine", "q quit")
+        terminal = Terminal([sys.executable, "-m", "dstui", *self.words, *self.options], env=self.env, cwd=str(self.folder))
+        self.modes = termios.tcgetattr(terminal.fd)[:4]
+        terminal.wait(*self.first)
         return terminal
 
     def _send(self, terminal: Terminal, write: tuple[Input, ...], chance: random.Random) -> bool:
@@ -146,9 +189,9 @@ class MonkeySession:
                 return False
         pause = chance.choice(PAUSES)  # a key may arrive while the previous one still opens something, or after
         until = time.monotonic() + pause
-        self._drain(terminal, 0.0)
-        while (left := until - time.monotonic()) > 0 and self._drain(terminal, min(left, QUIET)):
-            pass
+        seen = self._drain(terminal, pause)
+        while seen and (left := until - time.monotonic()) > 0:
+            seen = self._drain(terminal, min(left, QUIET))
         return not self._ended(terminal)
 
     def _type(self, terminal: Terminal, data: bytes) -> bool:
@@ -174,6 +217,7 @@ class MonkeySession:
             return False
         self.received += len(data)
         self.output += data
+        self.played.shown.update(name for name, text in SCREENS.items() if text in data)
         del self.output[:-KEPT]
         return True
 
@@ -194,29 +238,46 @@ class MonkeySession:
             screen = ESCAPES.sub("", output.rpartition("\x1b[?1049l")[2])
             reports = "\n".join(file.read_text() for file in self.folder.glob("state/dstui/faults/*.txt"))
             self.problem(f"ended with {terminal.code}: {traceback_text(output)}\n{reports}\n{screen[:1500]}\n…\n{screen[-1500:]}")
+        elif terminal.code == 0:
+            self._look_at_what_is_left(terminal)
         self.played.left += 1
         return True
+
+    def _look_at_what_is_left(self, terminal: Terminal) -> None:
+        """Report a terminal that was not restored, and processes of the session that are still running."""
+        missing = [sequence for sequence in RESTORED if sequence not in self.output[-KEPT // 20 :]]
+        if missing or termios.tcgetattr(terminal.fd)[:4] != self.modes:
+            self.problem(f"the terminal was not restored: {missing}, {termios.tcgetattr(terminal.fd)[:4]} instead of {self.modes}")
+        deadline = time.monotonic() + PATIENCE / 12
+        while (left := processes_of(terminal.pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if left:
+            self.problem(f"still running: {left}")
 
     def _undo_everything(self, terminal: Terminal, seed: int) -> None:
         """Close all dialogs, undo all edits and save: the Plan must have its original bytes. Then quit."""
         self._picture(terminal)
         if self._ended(terminal):
             return
-        for _ in range(24):  # a dialog may still be opening: look for both each time
-            for keys, wanted in (("\x1b", " q quit"), ("\x1bOR", "1 · Machine")):
-                if wanted not in terminal.text:
-                    self._press(terminal, keys)
-                    break
+        for _ in range(48):  # a dialog may still be opening, and the table of runs has `q` too: look again each time
+            if " q quit" not in terminal.text or "Esc back" in terminal.text or "Esc close" in terminal.text:
+                self._press(terminal, "\x1b")
+            elif "1 · Machine" not in terminal.text:
+                self._press(terminal, "\x1bOR")
+            elif " z undo" in terminal.text:
+                self._type(terminal, b"z" * 50)
+                self._picture(terminal)
             else:
                 break
-        for keys in (*("z" * 25,) * 40, "\x1bOQ"):
-            terminal.press(keys)
-            terminal.settle(0.2)
-        terminal.settle(1.0)
+        self._press(terminal, "\x1bOQ")
         if self._ended(terminal):  # the last keys asked for it
             return
-        if self.plan.read_text() != PLAN:
-            self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{terminal.text}")
+        edited = self.words == ("plan.yaml",)  # the tour's Plan is its own
+        deadline = time.monotonic() + PATIENCE / 4
+        while edited and self.plan.read_text() != PLAN and time.monotonic() < deadline:
+            self._drain(terminal, 0.1)
+        if edited and self.plan.read_text() != PLAN:
+            self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{self._picture(terminal)}")
         terminal.press("q")
         deadline = time.monotonic() + PATIENCE / 4
         while not (ended := self._ended(terminal)) and time.monotonic() < deadline:

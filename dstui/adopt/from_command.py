@@ -41,7 +41,7 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     if facts is not None and facts.model and not names_model(options):
         options["model_name_or_path"] = facts.model
         notes.append(f"model.source is {facts.model}: {facts.model_why} of {line.script}")
-    model, about = model_section(options, line.folder)
+    model, about = model_section(options, line.folder, line.script)
     notes += about
     job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder, "python": line.python}
     absent = _absent_yaml(line, read_named)

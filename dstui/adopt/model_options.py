@@ -6,11 +6,13 @@ derived from them. Values with shell text are left out, and those with a hole, e
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from dstui.adopt.sizes_in_options import config_in_options, is_on
 from dstui.plan.holes import HOLE
 
 MODEL = (
@@ -49,6 +51,7 @@ TARGETS = ("lora_target_modules", "lora_target", "target_modules")
 FOUR_BITS = ("load_in_4bit", "use_4bit_quantization", "q_lora", "use_qlora")
 EIGHT_BITS = ("load_in_8bit", "use_8bit_quantization")
 BITS = ("bits", "quantization_bit", "quant_bits")
+MEGATRONS_CHECKPOINTING = ("checkpoint_activations", "recompute_activations", "gradient_checkpointing")
 FLASH = ("use_flash_attn", "flash_attn", "flash_attention", "use_flash_attention", "use_flash_attention_2")
 ATTENTION: Mapping[str, str] = {
     "eager": "eager",
@@ -66,11 +69,11 @@ MODULE = re.compile(r"[A-Za-z_][\w.]*")
 STORED = re.compile(r"-bnb-4bit$")
 
 
-def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[str, Any], list[str]]:
+def model_section(options: Mapping[str, str], folder: str = "", script: str = "") -> tuple[dict[str, Any], list[str]]:
     """Return the Plan's `model:` section, with notes. `folder`: the script's working directory, relative to the Plan's folder."""
     source = _source(options, folder)
     if source is None:
-        return {}, []
+        return _built_model(options, script)
     lora = _lora(options)
     found = {
         "source": source,
@@ -86,6 +89,23 @@ def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[st
     notes = [f"{', '.join(parts[:4])}: the forecast counts {source} alone, all of it trained (model.trainable sets less)"] if parts else []
     if lora is not None and _whole(_first(options, RANK)) is None:
         notes.append("LoRA without a rank in the launch: model.lora.r is PEFT's default, 8")
+    return {name: value for name, value in found.items() if value is not None}, notes
+
+
+def _built_model(options: Mapping[str, str], script: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the section of a model whose sizes the options give; {} if they do not."""
+    config, notes = config_in_options(options, script)
+    if not config:
+        return {}, notes
+    found = {
+        "source": json.dumps(config),
+        "sequence_length": _sequence(options),
+        "activation_checkpointing": any(is_on(options, name) for name in MEGATRONS_CHECKPOINTING)
+        or "recompute_granularity" in options
+        or "gradient_checkpointing=true" in options.get("config_overrides", "").lower(),
+        "recompute": "selective" if options.get("recompute_granularity") == "selective" else None,
+        "attention": _attention(options) or ("eager" if config["model_type"] != options.get("model_type") else None),
+    }
     return {name: value for name, value in found.items() if value is not None}, notes
 
 

@@ -103,7 +103,7 @@ def resolve_job(plan: Plan | None, machine: Machine) -> JobOnHosts:
         problem, used = f"cluster.hosts: {len(used)} hosts are requested and none is named: there is none to check", None
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
     folder = _model(plan)
-    hub = plan.model.source if plan.model and not folder else None
+    hub = plan.model.source if plan.model and not folder and not (plan.model.source or "").startswith("{") else None
     return JobOnHosts(
         plan, hosts, interpreter(plan), probe_python(plan), workdir, script, folder, hub, problem, launch, _meeting(plan, launch, hosts)
     )
@@ -120,7 +120,7 @@ def _meeting(plan: Plan, launch: LaunchSpec | None, hosts: Mapping[str, int]) ->
 def _model(plan: Plan) -> str | None:
     """Return the model's source if it is a path: it looks like one, or exists. Otherwise it is a hub id."""
     source = plan.model.source if plan.model else None
-    if not source:
+    if not source or source.startswith("{"):
         return None
     path = plan.place(source)
     return path if source.startswith((".", "/", "~")) or is_there(path) else None

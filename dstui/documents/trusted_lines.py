@@ -6,7 +6,6 @@ job that sbatch starts, and `run.on_end`. What the Plan itself or the user's set
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -43,6 +42,8 @@ class Borrowed(NamedTuple):
     @property
     def digest(self) -> str:
         """Return the hash of their content, whichever file they are in."""
+        import hashlib  # takes 2 ms, and hardly a Plan has such lines
+
         return hashlib.sha256(json.dumps([self.path, self.lines]).encode()).hexdigest()
 
     def __str__(self) -> str:

@@ -1,10 +1,10 @@
-"""Read the files of a model: config.json, the headers of its weights, the hub's cache on this machine. Nothing in them is trusted."""
+"""Read what a forecast needs of a model: its config.json, or the headers of its weights. Nothing in them is trusted."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from dstui.adopt.script_options import options_of_yamls
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text, reason, typed_path
 from dstui.base.limits import parse_json
 from dstui.base.regular_files import open_regular
+from dstui.facts.model_configs import HUB_ID, cached_snapshot, parse_object, read_object
 from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, stored_as, unknown_model
 from dstui.forecast.presets import preset, presets, stored_name, tuned_from
 from dstui.forecast.setup import configurations
@@ -27,7 +28,6 @@ PLAIN = frozenset({"F64", "F32", "F16", "BF16"})
 """Data types in which an element is one parameter; other types pack several."""
 NO_PARAMETERS = re.compile(r"(inv_freq|masked_bias|\.attn\.bias|\.attention\.bias|position_ids)$")
 """Buffers that older files store beside the parameters."""
-HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
 
 
 def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
@@ -54,26 +54,6 @@ def _reader(plan: Plan) -> Callable[[str], str | None]:
     return read
 
 
-def read_model_configs(plan: Plan) -> dict[str, Mapping[str, Any] | None]:
-    """Return the config.json of each configuration's model, by the names of `Plan.configurations`. Never raises."""
-    models = {name: plan.focused_on(name).model for name in plan.configurations}
-    return {name: model_config(model.source if model else None, plan.base) for name, model in models.items()}
-
-
-def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
-    """Return the config.json of a model if it is on this machine or known to dstui. Never raises."""
-    if not source:
-        return None
-    path = Path(base) / typed_path(source)
-    folder = path if is_there(path) else _cached(source) if HUB_ID.fullmatch(source) else None
-    if folder is None:
-        return preset(stored_name(source)[0])
-    try:
-        return _json(folder / "config.json" if is_folder(folder) else folder)
-    except FileProblem:
-        return None
-
-
 def read_model(source: str | None, params: float | None, base: str) -> ModelFacts:
     """Return the facts of one model from its source, else from its number of parameters."""
     if source is None:
@@ -87,10 +67,15 @@ def read_model(source: str | None, params: float | None, base: str) -> ModelFact
 
 
 def _facts_of_source(source: str, base: str) -> ModelFacts:
+    if source.startswith("{"):
+        try:
+            return facts_of_config(parse_object(source, "model.source"), "model.source")
+        except FileProblem as problem:
+            return unknown_model("model.source", str(problem))
     path = Path(base) / typed_path(source)
     if is_there(path):
         return _facts_of_path(path)
-    cached = _cached(source) if HUB_ID.fullmatch(source) else None
+    cached = cached_snapshot(source) if HUB_ID.fullmatch(source) else None
     if cached is not None:
         return _facts_of_path(cached)
     name, stored = stored_name(source)
@@ -118,7 +103,7 @@ def _facts_of_path(path: Path) -> ModelFacts:
     try:
         if is_folder(path):
             if is_file(path / "config.json"):
-                found = facts_of_config(_json(path / "config.json"), str(path / "config.json"))
+                found = facts_of_config(read_object(path / "config.json"), str(path / "config.json"))
                 if not found.problem and not found.guess:
                     return found
                 counted = _count_weights(_shards(path), path, found.problem)
@@ -126,19 +111,9 @@ def _facts_of_path(path: Path) -> ModelFacts:
             return _count_weights(_shards(path), path, f"{path} has no config.json")
         if path.suffix == ".safetensors":
             return _count_weights([path], path, "")
-        return facts_of_config(_json(path), str(path))
+        return facts_of_config(read_object(path), str(path))
     except FileProblem as problem:
         return unknown_model(str(path), str(problem))
-
-
-def _json(path: Path) -> Mapping[str, Any]:
-    try:
-        data = parse_json(read_text(path))
-    except ValueError as error:
-        raise FileProblem(f"{path}: no JSON: {str(error)[:200]}") from None
-    if not isinstance(data, dict):
-        raise FileProblem(f"{path}: not an object ({{…}}), which a config.json is")
-    return data
 
 
 def _count_weights(files: list[Path], path: Path, why: str) -> ModelFacts:
@@ -160,7 +135,7 @@ def _shards(folder: Path) -> list[Path]:
     """Return the weight files of a folder, from their index if there is one."""
     index = folder / "model.safetensors.index.json"
     if is_file(index):
-        named = _json(index).get("weight_map")
+        named = read_object(index).get("weight_map")
         names = {str(name) for name in named.values()} if isinstance(named, dict) else set()
         if len(names) > MOST_SHARDS or any("/" in name or name.startswith(".") for name in names):
             raise FileProblem(f"{index} names files that do not exist beside it, or too many")
@@ -200,17 +175,3 @@ def _tensor(path: Path, name: str, entry: Any) -> tuple[str, str, int]:
     for length in shape:
         count *= length
     return name, str(entry.get("dtype")), count
-
-
-def _cached(name: str) -> Path | None:
-    """Return the folder of the newest snapshot of a model in the hub's cache; None if none has a config.json."""
-    cache = os.environ.get("HF_HUB_CACHE") or typed_path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
-    folder = Path(cache) / f"models--{name.replace('/', '--')}"
-    try:
-        revision = read_text(folder / "refs" / "main")[:80].strip()
-        here = folder / "snapshots" / revision
-        if re.fullmatch(r"[0-9a-f]{6,64}", revision) and is_file(here / "config.json"):
-            return here
-        return next((snapshot for snapshot in sorted((folder / "snapshots").iterdir()) if is_file(snapshot / "config.json")), None)
-    except (OSError, FileProblem):
-        return None

@@ -281,7 +281,7 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
     shape, setup = one.facts.shape, one.setup
     assert shape is not None
     idle = idle_of(one)
-    different = max(setup.ranks // (setup.tensor_parallel * setup.sequence_parallel), 1) * setup.sequence_parallel
+    different = max(setup.ranks // (setup.split * setup.sequence_parallel), 1) * setup.sequence_parallel
     return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
 
 

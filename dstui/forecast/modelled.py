@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dstui.adopt.script_options import options_of
+from dstui.adopt.sizes_in_options import parallel_sizes
 from dstui.check.auto_values import fill_auto
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, counts, has_whole_experts
@@ -63,6 +64,7 @@ def models_of(
             on_cpu=room.on_cpu,
             transformers=known(machine.software.transformers, None),
             parts=sp_size(plan),
+            split=parallel_sizes(options) if kind == "deepspeed" else (1, 1),
         )
         if _is_swift(plan) and setup.training and not setup.fused_loss:
             setup = setup._replace(loss_bytes=SWIFT_LOSS_BYTES)

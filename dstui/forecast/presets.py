@@ -67,7 +67,7 @@ def tuned_from(name: str) -> str | None:
     return _by_base()[max(found, key=len)] if found else None
 
 
-QUANTIZED_NAME = re.compile(r"[-_](?:(gptq|awq)(?:[-_](?:int)?(4|8)(?:bits?)?)?|(bnb)-4bit|(?:gptq-)?int(4|8))$", re.I)
+QUANTIZED_NAME = re.compile(r"[-_](?:(gptq|awq)(?:[-_](?:int)?(4|8)(?:bits?)?)?|(bnb)-4bit|int(4|8)|fp(8))$", re.I)
 """The end of the name of a quantized copy: its method, and its bits if they are not 4."""
 
 
@@ -76,7 +76,7 @@ def stored_name(name: str) -> tuple[str, str]:
     found = QUANTIZED_NAME.search(name.rstrip("/"))
     if found is None:
         return name, ""
-    bits = found[2] or found[4] or "4"
+    bits = found[2] or found[4] or found[5] or "4"
     return name[: found.start()], "nf4" if found[3] else f"{bits} bits"
 
 

@@ -78,6 +78,8 @@ class Setup(NamedTuple):
     host_params: int = 1_000_000_000
     """Parameters that offload_param to NVMe keeps in RAM (max_in_cpu)."""
     tensor_parallel: int = 1
+    pipeline: int = 1
+    """Ranks over which Megatron splits the layers: each holds some, and works on as many micro-batches at once."""
     sequence_parallel: int = 1
     built_partitioned: bool = False
     """Stage 3: whether the model is built under zero.Init, so that no rank ever holds all of it."""
@@ -110,7 +112,12 @@ class Setup(NamedTuple):
     @property
     def shards(self) -> int:
         """The number of ranks over which ZeRO shards."""
-        return max(self.ranks // self.tensor_parallel, 1)
+        return max(self.ranks // self.split, 1)
+
+    @property
+    def split(self) -> int:
+        """The number of ranks that hold one copy of the model, by tensors and by layers."""
+        return self.tensor_parallel * self.pipeline
 
     @property
     def weight_bytes(self) -> int:
@@ -132,7 +139,7 @@ class Setup(NamedTuple):
     @property
     def samples(self) -> int:
         """The samples of one optimizer step on all ranks."""
-        return self.micro_batch * self.accumulation * max(self.ranks // (self.tensor_parallel * self.sequence_parallel), 1)
+        return self.micro_batch * self.accumulation * max(self.ranks // (self.split * self.sequence_parallel), 1)
 
 
 def setup_of(  # noqa: PLR0913 - what a Plan leaves open
@@ -146,16 +153,19 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
     on_cpu: bool = False,
     transformers: str | None = None,
     parts: int = 1,
+    split: tuple[int, int] = (1, 1),
 ) -> tuple[Setup, list[str]]:
     """Return the setup of a configuration, and sentences about assumptions.
 
     `hidden` replaces "auto"; `ranks` is the world size; `parts`: over how many ranks accelerate splits a sequence, if the configuration
-    does not say.
+    does not say; `split`: over how many ranks the script splits tensors and layers.
     """
     c = Context(config, release(), integration, ranks)
     reported: list[str] = []
     precision = _precision(c, reported)
-    micro, steps = _batch(c, ranks, parts, reported)
+    tensors, layers = split if ranks % (split[0] * split[1]) == 0 else (1, 1)
+    reported += [PIPELINE.format(layers)] if layers > 1 else []
+    micro, steps = _batch(c, ranks // (tensors * layers), parts, reported)
     optimizer = _optimizer(c, reported)
     stage = c.stage if c.stage in (0, 1, 2, 3) else 0
     place = {what: _place(c.offload(what)) for what in ("optimizer", "param")}
@@ -199,7 +209,8 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         param_buffers=int(c.number(f"{param}.buffer_count") or 5),
         param_buffer=int(c.number(f"{param}.buffer_size") or 1e8),
         host_params=int(c.number(f"{param}.max_in_cpu") or 0),
-        tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks),
+        tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks, tensors),
+        pipeline=layers,
         sequence_parallel=_share(c, "sequence_parallel_size", ranks, parts),
         built_partitioned=integration != "deepspeed",
         expert_parallel=_share(c, "expert_parallel.autoep_size", ranks) if c.on("expert_parallel.enabled") else 1,
@@ -218,6 +229,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
 
 
 SEQUENCE = 2048
+PIPELINE = "a pipeline of {} stages: each is assumed to hold an equal part of the model, the first the activations of as many micro-batches"
 UNSAID = {
     "sequence_length": f"model.sequence_length is not given: {SEQUENCE} tokens are assumed",
     "activation_checkpointing": "model.activation_checkpointing is not given: none is assumed, which needs the most memory",

@@ -118,7 +118,8 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
     if setup.training:
         moved = (moved_in_layers(setup, shape, again) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
         seconds += moved / (rates.memory * MEMORY_SHARE)
-    seconds = seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)
+    bubble = 1 + (setup.pipeline - 1) / setup.accumulation  # the first and the last micro-batches pass a pipeline alone
+    seconds = seconds / setup.split * bubble + _exchanged(setup, shape, tokens, again, rates)
     waiting = setup.activation_offload and again and not setup.selective
     copies = 2 * 2 * shape.hidden * shape.layers * tokens / rates.host_link if waiting else 0.0
     return Work(seconds, tokens, copies)
@@ -157,8 +158,8 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     shards, nodes, lp = setup.shards, setup.nodes, setup.weight_bytes
     share = (shards - 1) / shards
     across = min(rates.inside, rates.between) if nodes > 1 else rates.inside
-    weights = _stored(setup, n) / setup.tensor_parallel * share
-    grads = lp * n.trained / setup.tensor_parallel * share
+    weights = _stored(setup, n) / setup.split * share
+    grads = lp * n.trained / setup.split * share
     gather = _gather_seconds(setup, weights, across, rates) if setup.stage == 3 else 0.0
     reduce = grads * (0.25 if setup.quantized_gradients and nodes > 1 else 1) / across
     micro = {0: 0.0, 1: 0.0, 2: reduce, 3: gather + reduce}[setup.stage]

@@ -94,7 +94,7 @@ class _Sizes:
 
 
 def _sizes(setup: Setup, n: Counts) -> _Sizes:
-    lp, split = setup.weight_bytes, setup.tensor_parallel
+    lp, split = setup.weight_bytes, setup.split
     frozen = n.frozen * (n.frozen_bytes or (1 if setup.small_frozen else lp))
     elsewhere = lp * n.experts * (1 - 1 / setup.expert_parallel) if setup.stage < 3 else 0.0
     wide = setup.wide_gradients and lp == 2 and not setup.small_master

@@ -23,6 +23,9 @@ Line = tuple[str, Any]
 """The kind of a fact ("gpu", "host", …) and its value."""
 
 HERE = Path(__file__).parent
+PACKAGE = str(HERE.parent.parent)
+IMPORTED = "import sys; sys.path.append({package!r}); from dstui.machine.{program} import main; main()"
+"""Runs a look-up program from its cached bytecode: compiling it takes a fifth of its CPU time."""
 DONE = "done"
 LAST_LINE = b'["done", null]\n'
 
@@ -32,7 +35,8 @@ def run_lookup(program: str, deadline: float, *args: str, python: str = sys.exec
 
     The last line is ("done", None) or ("late" | "failed", reason). The reason of a failure is the text on standard error.
     """
-    return run_command([python, *child_python.options(python), str(HERE / f"{program}.py"), *args], deadline, env=env)
+    command = [str(HERE / f"{program}.py")] if python != sys.executable else ["-c", IMPORTED.format(package=PACKAGE, program=program)]
+    return run_command([python, *child_python.options(python), *command, *args], deadline, env=env)
 
 
 def run_command(command: Sequence[str], deadline: float, *, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> list[Line]:

@@ -418,8 +418,8 @@ def watch(seconds: float) -> None:
             return
 
 
-def main(args: list[str]) -> None:
-    """Run as a program."""
+def report(args: list[str]) -> None:
+    """Print the facts, or why there are none."""
     if not_loaded:
         emit("driver", {"state": {"unknown": not_loaded}})
         emit("done", None)
@@ -435,8 +435,13 @@ def main(args: list[str]) -> None:
         emit("done", None)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run as a program."""
     try:
-        main(sys.argv[1:])
+        report(sys.argv[1:])
     except BrokenPipeError:
         sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -160,5 +160,10 @@ def facts() -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run as a program."""
     sys.stdout.write(json.dumps(["software", facts()]) + "\n" + json.dumps(["done", None]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -178,6 +178,8 @@ def _sentence(text: str, error: yaml.MarkedYAMLError) -> str:
     mark, problem = error.problem_mark, error.problem or "not YAML"
     if mark is not None and "cannot start any token" in problem and text[mark.index : mark.index + 1] == "\t":
         return "a tab where YAML wants spaces: indent with spaces"
+    if "maximum nesting depth" in problem:  # libyaml's own limit since 0.2.6 is reached before the Loader's
+        return TOO_DEEP
     if "mapping values are not allowed" in problem:
         return "a second ': ' here, or an indentation that does not fit the line above: quote the value, or align the key"
     if "another document" in problem:

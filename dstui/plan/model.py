@@ -102,7 +102,7 @@ class Lora:
 class Model:
     """The model that is trained: for the forecast and for values that are derived from it."""
 
-    source: str | None = opt(None, "A folder with a config.json, a config.json itself, or a hub id.", kind="str")
+    source: str | None = opt(None, "A folder with a config.json, a config.json itself or its text ({…}), or a hub id.", kind="str")
     params: float | None = opt(
         None, "The number of parameters, where there is no source: 7.0e9.", kind="number", minimum=1, maximum=MOST_PARAMETERS
     )

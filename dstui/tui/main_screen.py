@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 from textual import on
 from textual.dom import DOMNode
 from textual.geometry import Size
-from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -16,6 +15,7 @@ from dstui.tui.forms.fields import Field
 from dstui.tui.forms.navigation import StepLine, TitleBar
 from dstui.tui.forms.steps import STEPS, Step
 from dstui.tui.kit.breakpoints import MINIMUM, PARTS, visible_parts
+from dstui.tui.kit.current_size import CurrentSizeScreen
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import ACTIONS, PANES, valid
 from dstui.tui.kit.row_list import RowList
@@ -37,7 +37,7 @@ class Go(Protocol):
     def __call__(self, step: Step, path: str = "") -> None: ...
 
 
-class MainScreen(Screen[None]):
+class MainScreen(CurrentSizeScreen[None]):
     """The base screen of a mode. Its widgets are created once and kept as attributes, so they can be drawn at any time."""
 
     step: Step

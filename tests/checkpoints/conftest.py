@@ -23,16 +23,18 @@ RUNNER = ("-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--no_local_rank
 def checkpoint(tmp_path: Path) -> Callable[[int], Path]:
     """Return a function that copies the checkpoint of a ZeRO stage, to be damaged or converted."""
 
-    def of_stage(stage: int) -> Path:
-        kept = FOLDER / "checkpoints" / f"stage{stage}"
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with kept.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # other test processes want it too
-            if not (kept / "latest").is_file():
-                _train(stage, kept)
-        return Path(shutil.copytree(kept, tmp_path / f"stage{stage}", dirs_exist_ok=True))
+    return lambda stage: copy_checkpoint(stage, tmp_path / f"stage{stage}")
 
-    return of_stage
+
+def copy_checkpoint(stage: int, target: Path) -> Path:
+    """Copy the checkpoint of a ZeRO stage, which is trained once and kept, to a folder; return it."""
+    kept = FOLDER / "checkpoints" / f"stage{stage}"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with kept.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other test processes want it too
+        if not (kept / "latest").is_file():
+            _train(stage, kept)
+    return Path(shutil.copytree(kept, target, dirs_exist_ok=True))
 
 
 def _train(stage: int, kept: Path) -> None:

@@ -48,6 +48,11 @@ SAMPLES: dict[str, tuple[str, ...]] = {
         "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda-12/bin/nvcc'",
     ),
     "OP-BUILD": ("RuntimeError: Error building extension 'cpu_adam'",),
+    "PYTHON-H": ("/opt/env/csrc/cpu_adam.cpp:6:10: fatal error: Python.h: No such file or directory",),
+    "LD-CURAND": ("/usr/bin/ld: cannot find -lcurand: No such file or directory",),
+    "WSL-LIBCUDA": ("OSError: libcuda.so.1: cannot open shared object file: No such file or directory",),
+    "INIT-HANG-NET": ("RuntimeError: NCCL error: ncclInternalError: Bootstrap : no socket interface found",),
+    "VERSION-SKEW": ("RuntimeError: NCCL error: Mismatched NCCL version detected : rank 0 version 2.27.3 rank 8 version 2.21.5",),
     "NINJA-MISSING": ("RuntimeError: Ninja is required to load C++ extensions",),
     "AIO-MISSING": ("RuntimeError: Unable to JIT load the async_io op due to it not being compatible due to hardware/software issue.",),
     "OP-ABI": ("ImportError: /home/me/.cache/torch_extensions/py311/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE",),
@@ -56,7 +61,10 @@ SAMPLES: dict[str, tuple[str, ...]] = {
         "ImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by /opt/env/lib/python3.11/site-packages/x.so)",
     ),
     "BNB-CUDA": ("AttributeError: /opt/env/bitsandbytes/libbitsandbytes_cpu.so: undefined symbol: cadam32bit_grad_fp32",),
-    "NO-SCRIPT": ("/opt/env/bin/python: can't open file '/data/train_7b.py': [Errno 2] No such file or directory",),
+    "NO-SCRIPT": (
+        "/opt/env/bin/python: can't open file '/data/train_7b.py': [Errno 2] No such file or directory",
+        "/opt/env/bin/python: Error while finding module specification for 'src.train' (ModuleNotFoundError: No module named 'src')",
+    ),
     "LOCAL-RANK-ARG": (
         "train.py: error: unrecognized arguments: --local_rank=3",
         "train.py: error: unrecognized arguments: --local-rank=3",
@@ -131,6 +139,9 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "GPU-ECC": ("RuntimeError: CUDA error: uncorrectable ECC error encountered",),
     "XID": ("RuntimeError: Unable to determine the device handle for GPU0000:81:00.0: Unknown Error",),
     "LOSS-SCALE-MIN": ("Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",),
+    "Z3-GATHER-NESTED": (
+        "RuntimeError: Nested GatheredParameters contexts cannot overlap parameters; parameter ds_ids already gathered by an outer context: [3]",
+    ),
     "Z3-SIZE0": ("RuntimeError: size mismatch for lm_head.weight: copying a param with shape torch.Size([0]) from checkpoint",),
     "Z3-PARTITIONED": ("RuntimeError: 'weight' must be 2-D",),
     "NO-GRAD": ("RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",),

@@ -260,3 +260,30 @@ def test_end_of_an_earlier_run_says_nothing_about_the_last(tmp_path: Path) -> No
 def test_exception_well_after_a_launchers_end_is_the_next_run(tmp_path: Path) -> None:
     lines = [*launched("train.py", *traceback(0, OOM)), *steps(0, 38), *BUG]
     assert diagnose_lines(tmp_path / "log", lines).cause == "USER-PY"
+
+
+def served(pid: int, *lines: str) -> list[str]:
+    """Return lines of vLLM's server with this process id."""
+    return [f"(APIServer pid={pid}) {line}" for line in lines]
+
+
+def test_another_servers_failure_is_an_earlier_run(tmp_path: Path) -> None:
+    failed = served(81, *BUG)
+    ran = served(97, "INFO: Application startup complete.", "INFO: Shutting down", "INFO: Application shutdown complete.")
+    assert diagnose_lines(tmp_path / "a", [*failed, *ran]).kind is None
+    assert diagnose_lines(tmp_path / "b", [*ran, *failed]).cause == "USER-PY"
+    same = served(81, "INFO: Application shutdown complete.")
+    assert diagnose_lines(tmp_path / "c", [*failed, *same]).cause == "USER-PY"
+
+
+def test_report_of_a_signal_handler_ends_its_run(tmp_path: Path) -> None:
+    """PaddlePaddle appends to the log of a worker, and its handler exits after the report."""
+    stop = [
+        "FatalError: `Termination signal` is detected by the operating system.",
+        "  [TimeInfo: *** Aborted at 1900000000 (unix time) ***]",
+    ]
+    begun = [f"loaded part {name}" for name in "abcdefghijkl"]
+    failed = diagnose_lines(tmp_path / "a", [*stop, *begun, *BUG])
+    assert (failed.cause, failed.kind) == ("USER-PY", "failure")
+    assert diagnose_lines(tmp_path / "b", [*stop, *begun]).kind is None
+    assert diagnose_lines(tmp_path / "c", stop).cause == "CTRL-C"

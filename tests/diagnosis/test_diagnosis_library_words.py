@@ -88,6 +88,11 @@ RAISED = {
         ("RuntimeError: Could not load libtorchcodec. Likely causes:", "torchcodec/a.py"),
     ],
     "MODEL-FILES": [
+        (
+            "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
+            "  Value error, Invalid repository ID or local directory specified: '/models/a'",
+            "pydantic/_internal/a.py",
+        ),
         ("OSError: Incorrect path_or_model_id: '/models/x'. Please provide either the path to a local folder", "transformers/utils/hub.py"),
         ("FileNotFoundError: [Errno 2] No such file or directory: '/models/llama/tokenizer.model'", ""),
         ("TypeError: not a string", "sentencepiece/__init__.py"),
@@ -157,7 +162,11 @@ SHELLS = {
         "=>> PBS: job killed: mem 123kb exceeded limit 100kb",
     ],
     "NO-SCRIPT": ["nohup: failed to run command './train.sh': No such file or directory"],
-    "CKPT-PERM": ["nohup: failed to run command './train.sh': Permission denied"],
+    "NPU-ERROR": ["aclrtSynchronizeStream failed, error code 507018"],
+    "CKPT-PERM": [
+        "Error: EACCES: permission denied, rmdir '/shared/logs/41'",
+        "nohup: failed to run command './train.sh': Permission denied",
+    ],
     "NO-DS-CMD": ["nohup: failed to run command 'torchrun': No such file or directory"],
     "USER-PY": ["train.py: error: argument --fp8: ignored explicit argument 'false'"],
     "SCRIPT-SHELL": ["/usr/bin/env: 'bash\\r': No such file or directory"],
@@ -178,7 +187,8 @@ SHELLS = {
 @pytest.mark.parametrize(("cause", "last", "file"), [(cause, *case) for cause, cases in RAISED.items() for case in cases])
 def test_library_message_is_known(tmp_path: Path, cause: str, last: str, file: str) -> None:
     head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 30, in <module>', "    main()"]
-    found = diagnose_lines(tmp_path / "log", [*head, *([f'  File "{SITE}{file}", line 7, in part', "    other()"] if file else []), last])
+    frame = [f'  File "{SITE}{file}", line 7, in part', "    other()"] if file else []
+    found = diagnose_lines(tmp_path / "log", [*head, *frame, *last.split("\n")])
     assert found.cause == cause
 
 
@@ -259,3 +269,23 @@ def test_vllm_only_reports_that_its_engine_ended(tmp_path: Path) -> None:
     engine = [f"(EngineCore pid=367) {line}" for line in (*head, error)]
     assert diagnose_lines(tmp_path / "a", [*engine, *head, dead]).cause == "OOM-GPU"
     assert diagnose_lines(tmp_path / "b", [*head, dead]).cause is None
+
+
+def test_exception_means_something_else_where_its_place_says_so(tmp_path: Path) -> None:
+    head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 30, in <module>', "    main()"]
+    unset = 'ValueError: Trying to set a tensor of shape torch.Size([8, 8]) in "weight" (which has shape torch.Size([64, 1]))'
+    place = [f'  File "{SITE}accelerate/utils/modeling.py", line 7, in set_module_tensor_to_device', "    raise ValueError("]
+    assert diagnose_lines(tmp_path / "a", [*head, *place, unset]).cause == "MODEL-LOAD"
+    undefined = "NameError: name 'deepspeed' is not defined"
+    library = [f'  File "{SITE}transformers/deepspeed.py", line 7, in setup', "    deepspeed.x"]
+    assert diagnose_lines(tmp_path / "b", [*head, undefined]).cause == "USER-PY"
+    assert diagnose_lines(tmp_path / "c", [*head, *library, undefined]).cause == "IMPORT-MISSING"
+
+
+def test_remarks_of_a_program_at_work_are_no_causes(tmp_path: Path) -> None:
+    for remark in (
+        "Unable to initialize backend 'tpu': INTERNAL: Failed to open libtpu.so: libtpu.so: cannot open shared object file: No such file",
+        "The installed version of bitsandbytes was compiled without GPU support.",
+    ):
+        bars = [f"answers: 0%|  | {number}/900 [00:0{number}<10:00,  1.0s/it]" for number in range(4)]
+        assert diagnose_lines(tmp_path / "log", [remark, *bars]).cause is None

@@ -102,3 +102,12 @@ def test_cause_beside_another_failure_or_after_a_completion_is_uncertain(tmp_pat
     found = {name: diagnose_lines(tmp_path / "log", [*lines, *memory]) for name, lines in before.items()}
     assert {name: one.cause for name, one in found.items()} == dict.fromkeys(before, "OOM-GPU")
     assert [one.confidence for one in found.values()] == ["high", "medium", "medium", "medium"]
+
+
+def test_message_without_an_end_is_certain_only_at_the_end_of_the_text(tmp_path: Path) -> None:
+    linker = ["/usr/bin/ld: cannot find -lcurand: No such file or directory", "collect2: error: ld returned 1 exit status"]
+    on = ["INFO the results are in out/", "INFO the plots are in out/plots", "INFO the table is in out/table"]
+    told = [diagnose_lines(tmp_path / "log", lines) for lines in (linker, [*linker, *on])]
+    assert [(found.cause, found.confidence) for found in told] == [("LD-CURAND", "high"), ("LD-CURAND", "medium")]
+    probed = [line.replace("-lcurand", "-laio") for line in linker]
+    assert diagnose_lines(tmp_path / "log", [*probed, *on]).kind is None, "DeepSpeed only asks whether it could build async_io"

@@ -114,6 +114,23 @@ INTERN_VIT = {key: value for key, value in VIT.items() if key not in ("image_siz
     "image_size": [32, 32],
     "patch_size": [8, 8],
 }
+GEMMA4 = {**SMALL, "num_hidden_layers": 12, "hidden_size_per_layer_input": 24, "vocab_size_per_layer_input": 300, "global_head_dim": 32}
+GEMMA4_MOE = {
+    **GEMMA4,
+    "hidden_size_per_layer_input": 0,
+    "attention_k_eq_v": True,
+    "num_global_key_value_heads": 1,
+    "enable_moe_block": True,
+}
+GEMMA4_MOE |= {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 40}
+GEMMA4_TOWER = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "head_dim": 12,
+    "intermediate_size": 64,
+}
 GLM_5 = {**DEEPSEEK, **IDS, "index_n_heads": 3, "index_head_dim": 12}
 
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -234,6 +251,11 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("idefics3", "Idefics3ForConditionalGeneration", {"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "vision_config": VIT, "scale_factor": 2}),
     ("mistral3", "Mistral3ForConditionalGeneration", {"text_config": {**SMALL, "model_type": "mistral"}, "vision_config": PIXTRAL, "tie_word_embeddings": False}),
     ("gemma3n_text", "Gemma3nForCausalLM", {**SMALL, "num_hidden_layers": 10, "num_kv_shared_layers": 3, "vocab_size_per_layer_input": 300, "hidden_size_per_layer_input": 24, "laurel_rank": 8}),
+    ("gemma4_text", "Gemma4ForCausalLM", {**GEMMA4, "num_kv_shared_layers": 5, "use_double_wide_mlp": True}),
+    ("gemma4_text", "Gemma4ForCausalLM", GEMMA4_MOE),
+    ("gemma4_text", "Gemma4ForCausalLM", {**GEMMA4, "num_hidden_layers": 4, "layer_types": ["full_attention", "sliding_attention"] * 2, "tie_word_embeddings": False}),
+    ("gemma4", "Gemma4ForConditionalGeneration", {"text_config": GEMMA4_MOE, "vision_config": GEMMA4_TOWER, "audio_config": None}),
+    ("gemma4", "Gemma4ForConditionalGeneration", {"text_config": GEMMA4, "vision_config": GEMMA4_TOWER, "audio_config": {"hidden_size": 64, "num_hidden_layers": 2, "output_proj_dims": 40}}),
     ("ministral3", "Ministral3ForCausalLM", SMALL),
     ("olmo3", "Olmo3ForCausalLM", NO_KV | {"num_key_value_heads": 2}),
     ("glm", "GlmForCausalLM", {**SMALL, **IDS, "attention_bias": True}),

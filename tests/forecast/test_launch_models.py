@@ -11,7 +11,9 @@ from targets import EIGHT_H100
 
 from dstui.adopt.model_options import model_section
 from dstui.adopt.script_options import options_of, options_of_yamls
+from dstui.check import check_plan
 from dstui.documents.open import open_document
+from dstui.facts.model_files import read_model
 from dstui.forecast.forecast import forecast
 from dstui.forecast.model import facts_of_config, facts_of_params
 from dstui.forecast.presets import presets
@@ -68,6 +70,48 @@ def test_model_with_a_hole_is_known_once_it_is_filled() -> None:
 @pytest.mark.parametrize("words", ["--model_name_or_path $MODEL", "--model_name_or_path <your_model>", "--model nextgpt", "--epochs 3"])
 def test_launch_without_a_model_gives_none(words: str) -> None:
     assert model_section(options_of(words.split())) == ({}, [])
+
+
+GPT = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 2048 "
+LLAMA = "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008 --seq-length 4096 --swiglu --vocab-size 32000 "
+
+
+@pytest.mark.parametrize(
+    ("words", "params"),
+    [
+        # 12 h^2 + 13 h for each layer, the embeddings, and the last norm; the vocabulary is padded to 128 rows for each part of the tensors
+        (GPT, 24 * (12 * 1024**2 + 13 * 1024) + (50304 + 2048) * 1024 + 2 * 1024),
+        (f"{GPT} --tensor-model-parallel-size 4", 24 * (12 * 1024**2 + 13 * 1024) + (50688 + 2048) * 1024 + 2 * 1024),
+        (f"{GPT} --pad-vocab-size-to 250880 --position-embedding-type alibi", 24 * (12 * 1024**2 + 13 * 1024) + 250880 * 1024 + 4 * 1024),
+        (f"{LLAMA} --untie-embeddings-and-output-weights", 6_738_415_616),
+        ("--model_type gpt2 --config_overrides n_embd=1600,n_layer=48,n_head=25", 1_557_611_200),
+    ],
+)
+def test_sizes_in_the_options_are_the_model(words: str, params: int) -> None:
+    section, _ = model_section(options_of(words.split()))
+    assert read_model(section["source"], None, ".").params == params
+
+
+@pytest.mark.parametrize("script", ["pretrain_bert.py", "pretrain_gpt.py --num-experts 8", "pretrain_gpt.py --model_name_or_path gpt2"])
+def test_sizes_of_other_models_are_not_a_decoders(script: str) -> None:
+    section, _ = model_section(options_of([*script.split()[1:], *GPT.split()]), script=script.partition(" ")[0])
+    assert section.get("source") in (None, "gpt2")
+
+
+def test_megatrons_parallelism_splits_model_and_batch(tmp_path: Path) -> None:
+    """8 ranks hold two copies of the model, so 16 samples are 2 of each, 8 times."""
+    words = f"{GPT} --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1 --checkpoint-activations"
+    config = {"train_micro_batch_size_per_gpu": 1, "train_batch_size": 16, "zero_optimization": {"stage": 1}, "fp16": {"enabled": True}}
+    launch = f"cat > mine.json <<EOF\n{json.dumps(config)}\nEOF\ndeepspeed pretrain_gpt.py --deepspeed --deepspeed_config mine.json "
+    whole = forecast_of(tmp_path, launch + GPT)
+    (tmp_path / "plan.yaml").unlink()
+    split = forecast_of(tmp_path, launch + words)
+    assert split["first line"].endswith("micro-batch 1 of 1024 tokens, accumulated 8 times")
+    assert split["parts"]["gpu"]["weights"] == pytest.approx(whole["parts"]["gpu"]["weights"] / 4, rel=0.01)
+    assert split["gpu_bytes"] < 0.6 * whole["gpu_bytes"]
+    assert any("a pipeline of 2 stages" in sentence for sentence in split["unknown"])
+    plan = open_document(str(tmp_path / "plan.yaml")).plan
+    assert not [f for f in check_plan(plan, world_size=8) if f.path.startswith("deepspeed.train")]
 
 
 def test_frozen_or_added_part_is_reported() -> None:

@@ -126,6 +126,7 @@ def test_pipe_in_place_of_the_weights_is_not_waited_for(tmp_path: Path) -> None:
         ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "Qwen/Qwen2.5-7B", "4 bits"),
         ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B", "4 bits"),
         ("Qwen/Qwen1.5-110B-Chat-GPTQ-Int8", "Qwen/Qwen1.5-110B", "8 bits"),
+        ("Qwen/Qwen3-8B-FP8", "Qwen/Qwen3-8B", "8 bits"),
         ("TheBloke/Llama-2-13B-GPTQ", "meta-llama/Llama-2-13b-hf", "4 bits"),
         ("unsloth/llama-2-7b-bnb-4bit", "meta-llama/Llama-2-7b-hf", "nf4"),
         ("TheBloke/Nous-Hermes-Llama-2-13b-AWQ", "meta-llama/Llama-2-13b-hf", "4 bits"),

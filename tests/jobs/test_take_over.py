@@ -27,7 +27,7 @@ started = []
 ACTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system", "os.kill")
 def hook(event, args):
     write = event == "open" and isinstance(args[0], str) and args[0].startswith(sys.argv[1]) and args[2] & (os.O_WRONLY | os.O_RDWR)
-    looks_at_machine = event == "subprocess.Popen" and "/dstui/machine/" in str(args[1])  # for the snapshot in the bundle
+    looks_at_machine = event == "subprocess.Popen" and "dstui.machine." in str(args[1])  # for the snapshot in the bundle
     if (event in ACTS and not looks_at_machine) or write:
         started.append(f"{event} {args[:2]}")
 from dstui.cli import main

@@ -25,7 +25,7 @@ def snapshot(profile: str) -> list[object]:
     lines: list[object] = []
     nvml.emit = lambda kind, value: lines.append([kind, value])
     try:
-        nvml.main([])
+        nvml.report([])
     except Exception:
         lines.append(traceback.format_exc())
     return lines

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dstui.plan.catalogue import release
+from dstui.tui.forms.steps import field_of
 from dstui.tui.session.messages import PathChosen
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
@@ -242,11 +244,13 @@ async def test_enter_on_a_preview_line_goes_to_its_field(open_app: Open) -> None
 
 async def test_key_without_a_form_is_found_and_set_by_name(open_app: Open) -> None:
     async with open_app() as pilot:
-        await pilot.press("slash", *"memory_breakdown")
+        switches = (path for path, record in release().records.items() if record["type"] == "bool" and "." not in path)
+        name = next(path for path in switches if field_of(f"deepspeed.{path}", store(pilot).state) is None)
+        await pilot.press("slash", *name)
         await pilot.press("enter")
         await until(pilot, lambda: "Set a key" in screen(pilot))
         await pilot.press(*"true", "enter")
-        assert value(pilot, "deepspeed.memory_breakdown") is True
+        assert value(pilot, f"deepspeed.{name}") is True
 
 
 async def test_unticking_a_gpu_writes_include_and_ticking_removes_it(open_app: Open) -> None:

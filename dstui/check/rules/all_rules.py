@@ -1,65 +1,9 @@
-"""Import all rules, which registers them. A new module is added here and nowhere else."""
+"""Import all rules, which registers them: those of `plan_rules`, and those that compare a Plan with a machine or a cluster."""
 
 from __future__ import annotations
 
 from dstui.check.rule import RULES
-from dstui.check.rules import (
-    auto,
-    batch,
-    checkpoint,
-    cluster,
-    compiling,
-    experts,
-    extras,
-    job,
-    legacy,
-    offload,
-    optimizer,
-    parallel,
-    plan_file,
-    precision,
-    prepared,
-    queue,
-    reader,
-    releases,
-    scheduler,
-    schema,
-    script,
-    several,
-    trainer,
-    zenflow,
-    zero,
-)
+from dstui.check.rules import plan_rules, queue
 from dstui.check.rules.machine import health, placement, variables
 
-__all__ = [
-    "RULES",
-    "auto",
-    "batch",
-    "checkpoint",
-    "cluster",
-    "compiling",
-    "experts",
-    "extras",
-    "health",
-    "job",
-    "legacy",
-    "offload",
-    "optimizer",
-    "parallel",
-    "placement",
-    "plan_file",
-    "precision",
-    "prepared",
-    "queue",
-    "reader",
-    "releases",
-    "scheduler",
-    "schema",
-    "script",
-    "several",
-    "trainer",
-    "variables",
-    "zenflow",
-    "zero",
-]
+__all__ = ["RULES", "health", "placement", "plan_rules", "queue", "variables"]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from dstui.adopt.script_options import options_of
+from dstui.adopt.sizes_in_options import parallel_sizes
 from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.legacy import elastic
+from dstui.plan import Plan
 from dstui.plan.accelerate_keys import sp_size
 from dstui.plan.finding import Fix
 from dstui.plan.handed_over import named_files
@@ -50,11 +53,22 @@ def ranks(c: Context) -> Any:
     parts = c.written(PARTS)
     if parts is MISSING and (size := sp_size(c.plan)) > 1:  # accelerate passes DeepSpeed an mpu with this size
         parts = size
+    if c.world_size is not None and c.plan is not None and (split := _split_by_megatron(c.plan)) > 1:
+        return c.world_size / split
     if c.world_size is None or parts is MISSING or c.before("0.18"):
         return c.world_size
     if not isinstance(parts, (int, float)) or parts == 0:  # 0.19 stops; 0.18 continues as if there were one rank
         return 1 if c.before("0.19") else c.world_size
     return c.world_size / parts
+
+
+def _split_by_megatron(plan: Plan) -> int:
+    """Return how many ranks see the same samples because the script splits the model (mpu.get_data_parallel_world_size)."""
+    words = plan.job.args
+    if plan.job.integration != "deepspeed" or not any(word.replace("_", "-").endswith("parallel-size") for word in words):
+        return 1
+    tensors, layers = parallel_sizes(options_of(words))
+    return tensors * layers
 
 
 def complete_batch(written: Triple, ranks: Any) -> Triple:

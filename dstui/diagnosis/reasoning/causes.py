@@ -237,7 +237,8 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
     own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and (first.raised.in_user_code or not first.raised.traced)
     if not signature.sure or not first.sure or not certain or guessed or own_import or _only_the_class(first):
         return "medium"
-    shown = signature.alone or any(hit.raised or context.bad_ends for hit in hits)
+    # after a mere message the program may have continued
+    shown = any(hit.raised or context.bad_ends for hit in hits) or (signature.alone and any(map(context.in_last_lines, hits)))
     before = signature.id not in AFTER_A_STOP and any(
         end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.bad_ends
     )

@@ -10,7 +10,7 @@ from functools import cached_property
 from dstui.diagnosis.findings import Ended, Findings, Hit
 from dstui.diagnosis.reasoning.last_run import FRAME, keep_last_run
 from dstui.diagnosis.reasoning.rank_resolution import count_raising, resolve
-from dstui.diagnosis.recognition.activity import is_loop
+from dstui.diagnosis.recognition.activity import bar_advances, is_loop
 from dstui.diagnosis.recognition.exits import SIGNAL_CAUSES
 from dstui.diagnosis.recognition.labels import rank_in
 from dstui.diagnosis.signatures import BY_ID
@@ -104,7 +104,8 @@ class FailureContext:
         """Return whether a loop is at work after a mere mention, or the program reports its own end after it."""
         if any(other.signature.role == "success" and other.at[0] == hit.at[0] and other.at > hit.at for other in self.found.hits):
             return True
-        return is_loop(text for number, text in self.found.ending.get(hit.at[0], []) if number > hit.at[1])
+        below = [text for number, text in self.found.ending.get(hit.at[0], []) if number > hit.at[1]]
+        return is_loop(below) or bar_advances(below)
 
     def in_last_lines(self, hit: Hit) -> bool:
         """Return whether a file ends within a line or two after it."""

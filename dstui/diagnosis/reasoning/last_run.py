@@ -42,6 +42,12 @@ FOLLOWS = ("symptom", "cascade")
 """Roles of consequences of another end, or possible ones."""
 OF_LSF = re.compile(r"^Exited with (?:exit code|signal) \d+\.?")
 """The status in LSF's report, which it appends to the output of each job."""
+OWN_REPORT = 10
+"""More lines than a signal handler's report has."""
+SERVER = re.compile(r"\(APIServer pid=(\d+)\)")
+"""The label of vLLM's server: another process id is another run."""
+OF_A_HANDLER = "is detected by the operating system"
+"""In the report of PaddlePaddle's signal handler, after which the process exits."""
 JOB_OF_RAY = re.compile(r"/(session_[\d_-]+/runtime_resources/working_dir_files/_ray_pkg_\w+)/")
 """The folder to which Ray unpacks the code of one job: another folder is another job."""
 
@@ -64,7 +70,7 @@ def keep_last_run(found: Findings) -> Findings:
     if len(found.files) != 1:
         return found
     ends = _ends(found)
-    cut = max(_last_cut(found, ends), _last_of_another_job(found), _last_report_of_lsf(found))
+    cut = max(_last_cut(found, ends), _last_of_another_job(found), _last_of_another_server(found), _last_report_of_lsf(found))
     launchers = [end.line for end in ends if end.launcher]
     if cut == 0:
         return replace(found, several_runs=any(later - earlier > QUIET for earlier, later in pairwise(launchers)))
@@ -114,7 +120,7 @@ def _ended(hit: Hit) -> bool:
 
 def _gone(hit: Hit) -> bool:
     imports = hit.raised is not None and hit.raised.name in ("ImportError", "ModuleNotFoundError") and hit.raised.own.function == "<module>"
-    return imports or hit.signature.id in OF_PARSERS or OF_A_SHELL.match(hit.text) is not None
+    return imports or hit.signature.id in OF_PARSERS or OF_A_HANDLER in hit.text or OF_A_SHELL.match(hit.text) is not None
 
 
 def _follows(hit: Hit) -> bool:
@@ -132,7 +138,9 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
     for end, after in zip_longest(ends, ends[1:]):
         until = after.line if after else last
         quiet = until - end.line - FRAME * (bisect_left(traced, until) - bisect_right(traced, end.line))
-        if end.whole and (_begins_anew(found, ends[0].line, end.line, until) or (end.stop and after is not None and after.gone)):
+        if end.whole and (
+            _begins_anew(found, ends[0].line, end.line, until) or (end.stop and after is not None and (after.gone or end.gone))
+        ):
             enough = True
         elif after is None:
             tail = next(iter(found.tails.values()), [])
@@ -150,6 +158,12 @@ def _last_of_another_job(found: Findings) -> int:
     return max((line for line, job in jobs if job != last), default=0)
 
 
+def _last_of_another_server(found: Findings) -> int:
+    """Return the line of the last exception of another of vLLM's servers than the last one; 0 if there is none."""
+    last = [served[1] for _, line in found.ending.get(0, []) if (served := SERVER.search(line))][-1:]
+    return max((hit.at[1] for hit in found.hits if (served := SERVER.search(hit.stream)) and hit.raised and [served[1]] != last), default=0)
+
+
 def _last_report_of_lsf(found: Findings) -> int:
     """Return the line of LSF's last report but one, which ends an earlier job's text; 0 if there are not two."""
     reports = sorted(end.at[1] for end in found.ends if LSF_DONE.match(end.text) or OF_LSF.match(end.text))
@@ -159,6 +173,8 @@ def _last_report_of_lsf(found: Findings) -> int:
 def _something_else_runs(found: Findings, end: End, quiet: int, tail: Sequence[str]) -> bool:
     """Return whether the text after the last end belongs to another run."""
     below = [line for number, line in found.ending.get(0, []) if number > end.line]
+    if end.whole and end.stop and end.gone:
+        return len(below) > OWN_REPORT
     if end.stop:  # a bar may still have been redrawn before it
         again = found.last.get(0, 0) > end.line and has_moving_bar(tail)
     else:

@@ -151,6 +151,7 @@ KINDS = (
     Kind("CKPT-SHAPE", names="CheckpointException"),
     Kind("MODEL-LOAD", code=r"torch/serialization\.py:_?(?:legacy_)?load|safetensors/torch\.py:load"),
     Kind("MODEL-LOAD", code=r"transformers/modeling_utils\.py:\w*(?:load|resolve|from_pretrained|state_dict|weights|_find)"),
+    Kind("MODEL-LOAD", code=r"accelerate/utils/modeling\.py:(?:set_module_tensor|load_)"),
     Kind("MODEL-LOAD", r"(?i)\bweights\b|\bcheckpoint\b|state_dict|safetensors", code=r"transformers/modeling_utils"),
     Kind("IMPORT-OTHER", code=r"models/auto/configuration_auto"),
     Kind("RDZV-TIMEOUT", names=r"\w*(?:Timeout|Connection|Network|gai)\w*", code=r"torch/distributed/"),

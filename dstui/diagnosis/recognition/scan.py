@@ -78,6 +78,8 @@ def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Sig
         return BY_ID["USER-PY"]  # a number that YAML or a parser left as a string
     if signature.id == "IMPORT-TORCH" and raised.in_user_code and "import name '_" in text:
         return BY_ID["IMPORT-OTHER"]  # the script itself uses private parts of PyTorch
+    if signature.id == "IMPORT-ASKED" and raised.in_user_code and "name 'deepspeed' is not defined" in text:
+        return BY_ID["USER-PY"]  # the script itself has not imported it
     if signature.id == "OOM-GPU" and "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS:
         return BY_ID["GPU-BUSY"]
     return signature

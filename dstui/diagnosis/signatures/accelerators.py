@@ -42,6 +42,7 @@ SIGNATURES = (
             *(f"{code}: " for code in ("EZ1001", "EZ3002", "EZ3003")),
             rx("errCode", r"'errCode': 'E[5-9B]\d{4}'"),
             "[EB0000]",
+            rx(" failed, error code ", r"\baclr?\w+ failed, error code \d+"),
         ),
         (
             "Read the lines below its code: they name the operator and what it refused",

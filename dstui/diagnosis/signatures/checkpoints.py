@@ -79,7 +79,7 @@ SIGNATURES = (
         "root",
         "A folder cannot be written",
         "It belongs to another user, or the file system is mounted read-only on this host.",
-        ("PermissionError", "Read-only file system", rx("[Errno ", r"\[Errno (?:13|30)\]")),
+        ("PermissionError", "Read-only file system", "EACCES: permission denied", rx("[Errno ", r"\[Errno (?:13|30)\]")),
         ("Choose a folder that every host can write to",),
         "touch FOLDER/x, on the host that failed.",
         explains=("CONTAINER",),

@@ -128,7 +128,7 @@ SIGNATURES = (
         "root",
         "A CUDA library is missing at link time",
         "CUDA's pip wheels lack the library names that the linker needs, or CUDA_HOME is incomplete.",
-        (rx("cannot find -l", r"cannot find -l(?:curand|cudart|cublas|aio|cuda)"),),
+        (rx("cannot find -l", r"cannot find -l(?:curand|cudart|cublas|cuda)"),),
         ("Install the toolkit's libraries with headers (cuda-libraries-dev), or set LIBRARY_PATH",),
         "ls $CUDA_HOME/lib64.",
         alone=True,
@@ -161,7 +161,7 @@ SIGNATURES = (
         "AIO-NOTE",
         "benign",
         "libaio is missing, which only matters for NVMe offload",
-        signs=("async_io requires the dev libaio", "async_io requires the libraries"),
+        signs=("async_io requires the dev libaio", "async_io requires the libraries", "cannot find -laio"),
         source="deepspeed/ops/op_builder/async_io.py:is_compatible",
     ),
     Signature(
@@ -190,7 +190,8 @@ SIGNATURES = (
         (
             rx(
                 "cannot open shared object file",
-                r"^(?!.*(?:NCCL INFO|dlerror|torch_extensions/)).*(?<!libcuda)\.so[.\d]*: cannot open shared object file",
+                r"^(?!.*(?:NCCL INFO|dlerror|torch_extensions/|Unable to initialize backend))"
+                r".*(?<!libcuda)\.so[.\d]*: cannot open shared object file",
             ),
             rx("version `", r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found"),
             rx("DLL load failed", r"DLL load failed while importing"),
@@ -244,11 +245,11 @@ SIGNATURES = (
     Signature(
         "WSL-LIBCUDA",
         "root",
-        "WSL's CUDA driver is not found",
-        "libcuda is in /usr/lib/wsl/lib, which the loader does not search.",
+        "The CUDA driver's library (libcuda) is not found",
+        "This machine or container has no NVIDIA driver, or under WSL the loader does not search /usr/lib/wsl/lib.",
         (rx("cannot open shared object", r"^(?!.*Could not load library libcudnn).*libcuda\.so(?:\.1)?: cannot open shared object"),),
-        (Remedy("Let the loader find it", patches.environment("LD_LIBRARY_PATH", "/usr/lib/wsl/lib")),),
-        "ls /usr/lib/wsl/lib/libcuda.so*",
+        (Remedy("Under WSL: let the loader find it", patches.environment("LD_LIBRARY_PATH", "/usr/lib/wsl/lib")),),
+        "ldconfig -p | grep libcuda, and under WSL ls /usr/lib/wsl/lib/libcuda.so*",
         sure=False,
         alike=("NO-GPU", "DRIVER-OLD"),
     ),

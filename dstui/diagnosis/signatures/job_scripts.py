@@ -30,6 +30,7 @@ SIGNATURES = (
         "python -c 'import NAME', in the folder that the ranks start in, on the host that failed.",
         alone=True,
         sure=False,
+        explains=("IMPORT-MISSING",),
         alike=("IMPORT-MISSING", "REMOTE-ENV"),
         answer="NO-SCRIPT",
     ),

@@ -21,6 +21,7 @@ SIGNATURES = (
             "401 Client Error",
             "Can't load tokenizer",
             "Can't load the configuration of",
+            "Invalid repository ID or local directory specified",
             rx("Can't load ", r"OSError: Can't load (?:the )?(?:\w+ ){1,2}for '"),
             rx("was not found in model name list", r"OSError|EnvironmentError"),
             "does not appear to have a file named",

@@ -310,6 +310,16 @@ SIGNATURES = (
         source="torch/nn/modules/module.py:_load_from_state_dict",
     ),
     Signature(
+        "Z3-GATHER-NESTED",
+        "root",
+        "Two nested GatheredParameters contexts gather the same parameter",
+        "DeepSpeed gathers a parameter once: the inner context would release what the outer one still uses.",
+        ("Nested GatheredParameters contexts cannot overlap parameters",),
+        ("Gather each parameter in one context: leave it out of the inner `with deepspeed.zero.GatheredParameters(…)`",),
+        "The traceback names the inner context; the message has the ds_id of each parameter.",
+        source="deepspeed/runtime/zero/partition_parameters.py:GatheredParameters",
+    ),
+    Signature(
         "Z3-PARTITIONED",
         "root",
         "A partitioned weight was used outside its module",

@@ -14,6 +14,7 @@ from dstui.forecast.architecture.config import Config, ModelProblem
 from dstui.forecast.architecture.decoders import DECODERS, decoder
 from dstui.forecast.architecture.encoders import ENCODERS
 from dstui.forecast.architecture.gemma3n import GEMMA3N
+from dstui.forecast.architecture.gemma4 import GEMMA4
 from dstui.forecast.architecture.hybrids import HYBRIDS
 from dstui.forecast.architecture.mixtures import MIXTURES
 from dstui.forecast.architecture.seq2seq import SEQ2SEQ
@@ -21,7 +22,7 @@ from dstui.forecast.architecture.tensors import Architecture, Tensor, TensorShap
 
 __all__ = ["HYBRIDS", "KNOWN", "Architecture", "Config", "ModelProblem", "Tensor", "TensorShape", "architecture"]
 
-_OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED, **MIXTURES, **HYBRIDS, **GEMMA3N}
+_OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED, **MIXTURES, **HYBRIDS, **GEMMA3N, **GEMMA4}
 KNOWN: tuple[str, ...] = (*DECODERS, *_OTHERS)
 """Every supported `model_type`."""
 

@@ -103,6 +103,15 @@ class Config:
         value = self._values.get(key)
         return Config(value if isinstance(value, Mapping) else NOTHING, f"{self._where}, {key}")
 
+    def has(self, key: str) -> bool:
+        """Return whether there is a section."""
+        return isinstance(self._values.get(key), Mapping)
+
+    def first(self) -> Config:
+        """Return the first section inside this one, or an empty one."""
+        value = next((value for value in self._values.values() if isinstance(value, Mapping)), NOTHING)
+        return Config(value, self._where)
+
     def section(self, key: str, defaults: Mapping[str, Any] = NOTHING) -> Config:
         """Return a section, completed by defaults. Raises ModelProblem if it is missing."""
         value = self._values.get(key)

@@ -213,7 +213,7 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | 
             supervisor.kill()
             reported = folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
             raise LaunchError(f"The supervisor of the job did not start: {reported or 'it gave no reason'}")
-        time.sleep(0.005)
+        time.sleep(0.02)  # each look reads and checks status.json
 
 
 def _undo(folder: JobFolder, keep: bool) -> None:

@@ -14,9 +14,10 @@ from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from dstui.tui.kit.current_size import CurrentSizeScreen
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import ACTIONS, CHOOSING, LINE, PANES, READING, valid
 from dstui.tui.kit.row_list import RowList
@@ -25,7 +26,7 @@ from dstui.tui.kit.text_row import BLANK, Row, paragraph, row
 T = TypeVar("T")
 
 
-class Over(Screen[T]):
+class Over(CurrentSizeScreen[T]):
     """A dialog or a screen on top of another one. Its widgets are created with it and kept as attributes, so they can be drawn at any time.
 
     Textual searches for CSS only along the first base: a class with another base must list this one last.

@@ -113,6 +113,6 @@ class ModelConfigsOf:
 
     def resolve(self) -> dict[str, Mapping[str, Any] | None]:
         """Return the contents of each; None for a model that is not on this machine."""
-        from dstui.facts.model_files import model_config
+        from dstui.facts.model_configs import model_config
 
         return {name: model_config(source, self.base) for name, source in self.sources}

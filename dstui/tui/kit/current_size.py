@@ -1,0 +1,22 @@
+"""The base of all screens: one that is laid out for the size of the terminal as it is now."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from textual import events
+from textual.screen import Screen
+
+T = TypeVar("T")
+
+
+class CurrentSizeScreen(Screen[T]):
+    """A screen that ignores sizes which the terminal no longer has.
+
+    Each layout for a new size posts that size to the screen again. Two sizes that wait at once would follow each other for ever.
+    """
+
+    async def on_event(self, event: events.Event) -> None:
+        """Drop a size that was replaced while it waited: the current one waits too."""
+        if not (isinstance(event, events.Resize) and event.size != self.app.size):
+            await super().on_event(event)
