@@ -116,6 +116,17 @@ def test_commands_of_a_page_work_as_written(page: Path, tmp_path: Path) -> None:
         assert ran, "a page with a Plan shows a command that works on it"
 
 
+def test_commands_that_need_more_than_this_machine_say_what() -> None:
+    unmarked = []
+    for page in (path for path in PAGES if path.parent.name == "howto" or path.stem == "tutorial"):
+        for line in shell_lines(page.read_text()):
+            for words in commands_of(line):
+                starts = "--headless" in words and "--dry-run" not in words and "quickstart" not in words
+                if (starts or {"doctor", "tune"} & set(words[:1])) and "#" not in line:
+                    unmarked.append(f"{page.relative_to(ROOT)}: {line}: add a comment that says where it runs")
+    assert unmarked == []
+
+
 def test_ci_steps_of_the_page_check_a_plan(tmp_path: Path) -> None:
     """Run the page's GitHub step, pre-commit hook and GitLab job on its own Plan, and on a Plan that the site file forbids."""
     text = (ROOT / "docs/howto/ci.md").read_text()

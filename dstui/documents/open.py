@@ -363,6 +363,11 @@ def _import_roots(folder: Path) -> Iterator[tuple[Path, frozenset[str]]]:
 
 
 def _names_in(folder: Path) -> frozenset[str]:
+    return _names_listed(folder, _changed_at(folder))
+
+
+@lru_cache(maxsize=32)
+def _names_listed(folder: Path, _changed: int) -> frozenset[str]:
     with suppress(OSError, ValueError), os.scandir(folder) as entries:
         return frozenset(entry.name for entry in islice(entries, MOST_NAMES))
     return frozenset()

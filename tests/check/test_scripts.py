@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -209,3 +210,14 @@ def test_plan_without_deepspeed_launches_a_plain_script_unchanged(tmp_path: Path
     plan = load("version: 1\njob: {script: train.py}\n", base=str(tmp_path))
     found = {f.code: f.severity for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
     assert found["PL027"] == "warning" and "error" not in found.values() and "DS001" not in found
+
+
+def test_folder_with_many_scripts_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        (tmp_path / f"train{number}.py").write_text("import helpers\n" + PLAIN)
+    listed = list[str]()
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(str(path)) or scandir(path))
+    for number in range(20):
+        assert script_facts_of(load(PLAN.replace("train.py", f"train{number}.py"), base=str(tmp_path))) is not None
+    assert listed.count(str(tmp_path)) == 1

@@ -51,7 +51,8 @@ def test_one_rank_resumes_from_a_universal_checkpoint_only(checkpoint: Callable[
 def test_disk_that_fills_up_leaves_nothing(blocks: int, checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
     folder = checkpoint(3)
     command = f"ulimit -f {blocks}; exec {sys.executable} -m dstui checkpoint {folder} --fp32 {tmp_path}/out"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # Python would leave truncated bytecode of dstui
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".dstui-*"))
 
