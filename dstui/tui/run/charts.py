@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events
@@ -13,7 +13,7 @@ from dstui.jobs.watch.summary import value_text
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit
 from dstui.tui.run.braille import braille
-from dstui.tui.run.run_head import Fact, fitting, si, spark
+from dstui.tui.run.run_head import Fact, Sparks, fitting, si, spark
 from dstui.tui.run.run_series import USED, RunSeries, usage_series
 from dstui.tui.session.settings import setting
 
@@ -93,13 +93,6 @@ def pinned_first(series: Mapping[str, Buckets], used: Mapping[str, Buckets], pin
     every = {**series, **used}
     first = [name for pin in pinned for name in every if name == pin or (pin in USED and name.startswith(f"{pin} r"))]
     return {name: every[name] for name in dict.fromkeys([*first, *series])}
-
-
-class Sparks(NamedTuple):
-    """Rows of name, sparkline and newest value, and the metrics in them."""
-
-    rows: list[Row]
-    names: list[str]
 
 
 def sparks(series: Mapping[str, Buckets], width: int, most: int = 2) -> Sparks:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dstui.jobs.watch.follow import Follower
     from dstui.jobs.watch.usage import Sampler
     from dstui.plan import Plan
-    from dstui.tui.run.charts import Sparks
     from dstui.tui.run.watched_job import WatchedJob
 
 
@@ -55,6 +54,13 @@ class Fact(NamedTuple):
     def width(self) -> int:
         """Return its width in cells."""
         return sum(cell_len(span.text) for span in self.spans)
+
+
+class Sparks(NamedTuple):
+    """Rows of name, sparkline and newest value, and the metrics in them."""
+
+    rows: list[Row]
+    names: list[str]
 
 
 class RunHead(RowList):
