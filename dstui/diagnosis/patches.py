@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dstui.diagnosis.signature import PatchMaker
+from dstui.diagnosis.signature import PatchMaker, Remedy
+from dstui.machine.slurm_offers import format_time, seconds_of
 from dstui.plan.finding import Operation
 
 if TYPE_CHECKING:
@@ -25,6 +26,12 @@ OF_TRAINER = tuple(
     )
 )  # fmt: skip
 """Values that transformers compares with TrainingArguments (transformers/integrations/deepspeed.py:trainer_config_process)."""
+
+
+CONFIGURATION = frozenset({"--deepspeed", "--deepspeed_config", "--deepspeed-config", "--ds_config", "--ds-config"})
+"""Options by which scripts take the path of a ds_config.json."""
+DS_CONFIG = "{ds_config}"
+"""What a Plan writes for the path of the rendered ds_config.json."""
 
 
 def put(plan: Plan, path: str, value: Any) -> Patch:
@@ -172,6 +179,70 @@ def known_scheduler(plan: Plan) -> Patch:
     return None
 
 
+def wider_range(plan: Plan) -> Patch:
+    """Train in bf16 where the Plan trains in fp16."""
+    return to_bf16(plan) if plan.get("deepspeed.fp16.enabled") is True else None
+
+
+def clip_gradients(plan: Plan) -> Patch:
+    """Clip the norm of the gradients at 1 if they are not clipped."""
+    return None if plan.get("deepspeed.gradient_clipping") else put(plan, "deepspeed.gradient_clipping", 1.0)
+
+
+def whole_parameters(plan: Plan) -> Patch:
+    """Reduce the ZeRO stage from 3 to 2, and stop offloading the parameters, which needs stage 3."""
+    if plan.get("deepspeed.zero_optimization.stage") != 3:
+        return None
+    return _both(put(plan, "deepspeed.zero_optimization.stage", 2), drop(plan, "deepspeed.zero_optimization.offload_param"))
+
+
+def no_prefetch(plan: Plan) -> Patch:
+    """Gather each parameter only when it is needed under ZeRO 3."""
+    path = "deepspeed.zero_optimization.stage3_prefetch_bucket_size"
+    return put(plan, path, 0) if plan.get("deepspeed.zero_optimization.stage") == 3 else None
+
+
+def known_micro_batch(plan: Plan) -> Patch:
+    """Set the micro-batch to 1 if it is missing or "auto"."""
+    path = "deepspeed.train_micro_batch_size_per_gpu"
+    return put(plan, path, 1) if plan.get(path, "auto") == "auto" else None
+
+
+def own_configuration(plan: Plan) -> Patch:
+    """Give the script the ds_config.json that dstui renders instead of the file named in its arguments."""
+    args = list(plan.get("job.args") or ())
+    for at, word in enumerate(args):
+        name, equals, _ = str(word).partition("=")
+        if name not in CONFIGURATION or DS_CONFIG in str(word):
+            continue
+        if equals:
+            return put(plan, "job.args", [*args[:at], f"{name}={DS_CONFIG}", *args[at + 1 :]])
+        if at + 1 < len(args) and str(args[at + 1]).endswith(".json"):
+            return put(plan, "job.args", [*args[: at + 1], DS_CONFIG, *args[at + 2 :]])
+    return None
+
+
+def job_script_line(line: str) -> PatchMaker:
+    """Return a fix that adds a line to the SLURM script, before the ranks are started, if the Plan has one."""
+    return lambda plan: append(plan, "cluster.slurm.setup", line) if plan.get("cluster.slurm") else None
+
+
+def all_memory(plan: Plan) -> Patch:
+    """Ask SLURM for all memory of each node, if the Plan has a SLURM script."""
+    return put(plan, "cluster.slurm.mem", "0") if plan.get("cluster.slurm") else None
+
+
+def longer_time(plan: Plan) -> Patch:
+    """Double the time limit of the SLURM script."""
+    limit = seconds_of(str(plan.get("cluster.slurm.time") or ""))
+    return put(plan, "cluster.slurm.time", format_time(2 * limit)) if limit else None
+
+
+def requeue(plan: Plan) -> Patch:
+    """Let SLURM start a preempted job again."""
+    return append(plan, "cluster.slurm.extra", "--requeue")
+
+
 def free_port(plan: Plan) -> Patch:
     """Remove a fixed port, so that each start searches for a free one."""
     return drop(plan, "cluster.master_port")
@@ -180,6 +251,11 @@ def free_port(plan: Plan) -> Patch:
 def environment(name: str, value: str) -> PatchMaker:
     """Return a fix that sets one variable for every rank on every host."""
     return setting(f"cluster.env.{name}", value)
+
+
+LONGER_TIMEOUT = Remedy("Wait an hour for the others, where DeepSpeed creates the process group", environment("DEEPSPEED_TIMEOUT", "60"))
+"""Minutes; deepspeed/constants.py:default_pg_timeout."""
+WHOLE_PARAMETERS = Remedy("Use ZeRO 2, which keeps parameters whole, if the model fits", whole_parameters)
 
 
 def _both(*patches: Patch) -> Patch:

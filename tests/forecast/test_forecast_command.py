@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from targets import EIGHT_H100, ONE_4090, PLAN
 
 from dstui.base.files import FileProblem
 from dstui.commands.forecast import bytes_of
+from dstui.forecast.part_words import PART_WORDS
 from dstui.machine.snapshot import Machine
 from tests import command
 
@@ -166,3 +168,23 @@ def test_measured_rates_of_this_machine_are_remembered_and_used(tmp_path: Path, 
     child.write_text("raise SystemExit('no torch here')")
     with pytest.raises(FileProblem, match="no torch here"):
         measured.calibrate(EIGHT_H100)
+
+
+def test_every_part_is_explained_and_every_line_of_them_fits_in_80_columns(tmp_path: Path) -> None:
+    machine, parts = saved(EIGHT_H100, tmp_path), set()
+    for changes in ({"stage": 0}, {"stage": 2}, {"stage": 3}):
+        found = dstui("forecast", written(tmp_path, **changes), "--machine", machine, home=tmp_path).stdout
+        listed = [line for line in found.splitlines() if re.match(r"  [a-z ]+ [\d.]+ [KMGT]B", line)]
+        assert listed and all(len(line) <= 80 for line in listed), found
+        parts |= {line[2:23].strip() for line in listed if not line[45:].strip()}
+    assert parts == set(), "without an explanation"
+    assert max(map(len, PART_WORDS.values())) <= 33
+
+
+def test_head_tells_lora_and_recomputation_and_a_plan_too_big_tells_of_the_search(tmp_path: Path) -> None:
+    place = (written(tmp_path), "--gpu", "1xRTX-4090", "--set", "model.activation_checkpointing=true")
+    found = dstui("forecast", *place, "--set", "model.lora.r=8", home=tmp_path).stdout
+    assert "trained (LoRA, r 8); 1 rank" in found and "activations recomputed\n" in found, found
+    assert "too big" not in found and "--recommend" not in found
+    found = dstui("forecast", *place, home=tmp_path).stdout
+    assert "too big" in found and "--recommend searches the plans that fit here" in found, found

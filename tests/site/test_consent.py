@@ -15,7 +15,7 @@ from dstui.documents.trusted_lines import agree, refusal, unagreed
 from dstui.plan.holes import fill_holes
 from tests.command import dstui
 from tests.site.test_layers import write_site
-from tests.tui.conftest import Open, screen, until
+from tests.tui.conftest import Open, letters, screen, until
 from tests.tui.conftest import open_app as open_app  # noqa: PLC0414 - a fixture
 from tests.waiting import wait_for
 
@@ -92,7 +92,7 @@ async def test_tui_shows_the_lines_and_asks_before_starting(here: Path, open_app
         await pilot.press("8")
         await until(pilot, lambda: "launches it" in screen(pilot))
         pilot.app.launching.launch()
-        await until(pilot, lambda: "Start these programs?" in screen(pilot) and "touch ended" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "ny" and "touch ended" in screen(pilot))
         await pilot.press("n")
         await until(pilot, lambda: "Nothing was started" in screen(pilot))
     assert not (here / "dstui_runs").exists() and not (here / "state/dstui/agreed_lines.json").exists()

@@ -111,6 +111,32 @@ def value(pilot: Pilot[int], path: str) -> object:
     return store(pilot).state.plan.get(path)
 
 
+def letters(pilot: Pilot[int]) -> str:
+    """Return the letters of the answers that the open question offers, in their order; "" if none is open."""
+    return "".join(answer.key for answer in getattr(pilot.app.screen, "answers", ()))
+
+
+def log_is_shown(pilot: Pilot[int]) -> bool:
+    """Return whether the log of a job is on the screen."""
+    view = job_view(pilot)
+    return view.job is not None and view.log_view.is_on_screen and len(pilot.app.screen_stack) == 1
+
+
+def codes(pilot: Pilot[int]) -> set[str]:
+    """Return the codes of the findings that the session shows."""
+    return {finding.code for finding in store(pilot).state.findings}
+
+
+def keys(pilot: Pilot[int], selector: str) -> set[object]:
+    """Return the keys of the rows of a list; for the fields of a form, their paths."""
+    return {getattr(row.key, "path", row.key) for row in pilot.app.screen.query_one(selector, RowList).rows} - {None}
+
+
+def notices(pilot: Pilot[int], severity: str = "") -> list[str]:
+    """Return the notifications of the app, or those of one severity."""
+    return [note.message for note in pilot.app._notifications if severity in ("", note.severity)]
+
+
 def screen(pilot: Pilot[int]) -> str:
     """Return the whole screen as text."""
     lines = pilot.app.screen._compositor.render_strips()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dstui.jobs.store.folder import JobFolder
-from tests.tui.conftest import Open, attach, screen, until
+from tests.tui.conftest import Open, attach, log_is_shown, screen, until
 from tests.tui.test_reason import job
 
 KEYS = ("1", "a", "e", "d", "escape", "p", "escape", "m", "escape", "x", "9", "J", "escape", "9")
@@ -54,7 +54,7 @@ async def test_bad_job_folder_does_not_end_the_session(
         spoil(folder)
     async with open_app() as pilot:
         await attach(pilot, folder)
-        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+        await until(pilot, lambda: log_is_shown(pilot))
         if meanwhile:
             spoil(folder)
         for key in KEYS:

@@ -15,7 +15,7 @@ from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.state import UNSET, State
 from tests import recorded_slurm
 from tests.machines import NO_GPU
-from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
+from tests.tui.conftest import PLAN, Open, keys, screen, store, text_of, until, value
 
 TWO = PLAN + "cluster:\n  hosts: {h1: 4, h2: 4}\n"
 SIXTEEN = PLAN + "cluster:\n  hosts: {" + ", ".join(f"worker-{n}: 8" for n in range(16)) + "}\n"
@@ -229,10 +229,10 @@ async def test_manifest_rows_appear_with_the_first_answer(open_app: Open) -> Non
     async with open_app(PLAN + "cluster: {num_nodes: 2, num_gpus: 8}\n", size=(120, 80)) as pilot:
         await pilot.press("7")
         await until(pilot, lambda: "not used" in screen(pilot))
-        assert "Tolerated taints" not in screen(pilot)
+        assert "cluster.kubernetes.tolerations" not in keys(pilot, "#form-rows")
         pilot.app.screen.jump(PathChosen("cluster.kubernetes.trainer"))
         await pilot.press("right")
-        await until(pilot, lambda: "Tolerated taints" in screen(pilot))
+        await until(pilot, lambda: "cluster.kubernetes.tolerations" in keys(pilot, "#form-rows"))
         assert value(pilot, "cluster.kubernetes.trainer") == "2.2"
         for path, typed in {
             "volumes": "/data: claim",

@@ -15,7 +15,7 @@ from dstui.tui.dialogs.reading import Help, TextViewer, WholeLine
 from dstui.tui.kit.text_row import row
 from dstui.tui.plot.plot_screen import OtherRun, Plot
 from tests.monkey import Keys, Mouse
-from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
+from tests.tui.conftest import PLAN, Open, letters, screen, store, text_of, until
 from tests.tui.hands import send
 from tests.tui.test_reason import job, show_job
 
@@ -69,7 +69,7 @@ async def test_two_answers_to_a_real_question_save_once(open_app: Open, tmp_path
         await pilot.press("3", "down", "enter")
         (tmp_path / "plan.yaml").write_text("# somebody else\n")
         await pilot.press("f2")
-        await until(pilot, lambda: "Changed on disk" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "ro")
         await write(pilot, "r", "r", "o")
         assert len(pilot.app.screen_stack) == 1
         await until(pilot, lambda: (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3"))
@@ -127,7 +127,7 @@ async def test_save_and_quit_asks_for_a_name_and_never_overwrites_another_file(o
         await pilot.press("3", "down", "enter")
         (tmp_path / "plan.yaml").write_text("# somebody else\n")
         await pilot.press("q", "s")
-        await until(pilot, lambda: "Changed on disk" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "ro")
         await pilot.press("o")
         pilot.app.screen.query_one(Input).value = "mine.yaml"
         await pilot.press("enter")

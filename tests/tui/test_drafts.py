@@ -11,7 +11,7 @@ import pytest
 
 from dstui.base.files import write_atomic
 from dstui.tui.session.drafts import Draft, drafts_folder, left_behind
-from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
+from tests.tui.conftest import PLAN, Open, letters, screen, store, text_of, until, value
 from tests.waiting import wait_for
 
 EDITED = PLAN.replace("stage: 2", "stage: 3")
@@ -69,7 +69,7 @@ async def test_discarding_on_quit_is_final(open_app: Open) -> None:
 async def test_draft_is_offered_with_its_lines_and_undo_reverts_it(open_app: Open, tmp_path: Path) -> None:
     old = write_draft(tmp_path)
     async with open_app() as pilot:
-        await until(pilot, lambda: "Unsaved edits" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "tdl")
         assert "-    stage: 2" in text_of(pilot, "#answers")
         assert "+    stage: 3" in text_of(pilot, "#answers")
         await pilot.press("t")
@@ -84,7 +84,7 @@ async def test_draft_is_offered_with_its_lines_and_undo_reverts_it(open_app: Ope
 async def test_draft_is_only_discarded_on_request(open_app: Open, tmp_path: Path, key: str, left: int) -> None:
     write_draft(tmp_path)
     async with open_app() as pilot:
-        await until(pilot, lambda: "Unsaved edits" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "tdl")
         await pilot.press(key)
         await until(pilot, lambda: len(drafts()) == left)
         assert store(pilot).state.plan.text == PLAN
@@ -101,7 +101,7 @@ async def test_newest_draft_of_this_plan_is_offered(open_app: Open, tmp_path: Pa
     write_draft(tmp_path, pid=1_000_002, text=PLAN.replace("stage: 2", "stage: 1"))
     write_draft(tmp_path, pid=1_000_003, document="/elsewhere/plan.yaml", at=9e9)
     async with open_app() as pilot:
-        await until(pilot, lambda: "Unsaved edits" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "tdl")
         assert "+    stage: 1" in text_of(pilot, "#answers")
 
 
@@ -110,13 +110,13 @@ async def test_garbage_among_drafts_is_ignored(open_app: Open, tmp_path: Path) -
     for name, text in {"a": "", "b": "[1]", "c": '{"document": 1}', "d": "\0\xff"}.items():
         write_atomic(drafts_folder() / f"{name}.json", text)
     async with open_app() as pilot:
-        await until(pilot, lambda: "Unsaved edits" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "tdl")
 
 
 async def test_draft_that_is_no_plan_is_not_lost(open_app: Open, tmp_path: Path) -> None:
     write_draft(tmp_path, text="version: [")
     async with open_app() as pilot:
-        await until(pilot, lambda: "Unsaved edits" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "tdl")
         await pilot.press("t")
         await until(pilot, lambda: "not a valid Plan" in screen(pilot))
         assert len(drafts()) == 1

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 from dstui.documents.open import open_document
 from dstui.tui.app import DstuiApp
+from dstui.tui.dialogs.welcome import Start
 from dstui.tui.flows.launching import Launching
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.row_list import RowList
@@ -42,7 +43,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
             monkeypatch.setattr(Probe, "start", lambda _service, _state: None)
         app = DstuiApp(None, None, machine(gpus) if looked_at else None, reference=False)
         async with app.run_test(size=size, notifications=True) as pilot:
-            await until(pilot, lambda: "What do you want to start from?" in screen(pilot))
+            await until(pilot, lambda: isinstance(pilot.app.screen, Start))
             yield pilot
 
     return begun
@@ -275,7 +276,7 @@ async def test_shipped_plan_shows_its_purpose_and_whether_it_fits(begin: Begin) 
         await until(pilot, lambda: re.search(r"zero2 +Qwen2.5-3B . [\d.]+", text_of(pilot, "#answers")))
         assert "the optimizer in host RAM: one or two GPUs" in text_of(pilot, "#answers")
         await pilot.press("escape")
-        await until(pilot, lambda: "What do you want to start from?" in screen(pilot))
+        await until(pilot, lambda: isinstance(pilot.app.screen, Start))
         await pilot.press("p", "down", "down", "enter")
         await until(pilot, lambda: store(pilot).state.plan.name == "zero2")
         assert value(pilot, "job.script") == "finetune.py"

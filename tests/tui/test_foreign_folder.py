@@ -18,7 +18,7 @@ from dstui.tui.kit.keys import KEYS, PLOT
 from dstui.tui.plot.plot_screen import Plot
 from dstui.tui.session.session import HERE
 from tests.owned import add_to_index
-from tests.tui.conftest import machine, screen, text_of, until
+from tests.tui.conftest import letters, log_is_shown, machine, notices, screen, text_of, until
 from tests.tui.test_reason import job
 
 HARM = "harm"
@@ -79,7 +79,7 @@ async def back_to(pilot: Pilot[int], pane: str) -> None:
 async def test_no_key_starts_a_program_of_a_foreign_folder(pane: str, foreign: JobFolder) -> None:
     app = app_on(foreign)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+        await until(pilot, lambda: log_is_shown(pilot))
         for key in keys_of(pane):
             await back_to(pilot, pane)
             await pilot.press(key)
@@ -95,18 +95,18 @@ async def test_no_key_starts_a_program_of_a_foreign_folder(pane: str, foreign: J
 async def test_launch_again_opens_review_and_asks_before_starting_a_foreign_program(foreign: JobFolder) -> None:
     app = app_on(foreign)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+        await until(pilot, lambda: log_is_shown(pilot))
         await pilot.press("l")
-        await until(pilot, lambda: "Start these programs?" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "ny")
         assert app.step.pane == "review"
         shown = "".join(text_of(pilot, "#answers").split())
         for words in ("not yours: run is not in your index of runs", "/cloned/python", "train.py", "hosts localhost", "/cloned/on_end"):
             assert words.replace(" ", "") in shown
         await pilot.press("enter")
-        await until(pilot, lambda: "Nothing was started" in screen(pilot))
+        await until(pilot, lambda: not letters(pilot) and notices(pilot))
         assert executed_canaries() == []
         await pilot.press("l")
-        await until(pilot, lambda: "Start these programs?" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "ny")
         await pilot.press("y")
         await until(pilot, lambda: "python" in executed_canaries())
     told = json.loads((Path("state") / "dstui" / "interpreters.json").read_text())
@@ -119,8 +119,8 @@ async def test_launch_again_of_an_own_job_asks_about_an_interpreter_without_cons
     foreign.status_file.write_text(json.dumps(status))
     app = app_on(foreign)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+        await until(pilot, lambda: log_is_shown(pilot))
         await pilot.press("l")
-        await until(pilot, lambda: "Start these programs?" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "ny")
         assert "not yours" not in screen(pilot) and "You have not agreed to its interpreter yet" in screen(pilot)
         assert executed_canaries() == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dstui.tui.dialogs.reading import LinesViewer
-from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
+from tests.tui.conftest import PLAN, Open, letters, notices, screen, store, text_of, until
 from tests.waiting import wait_for
 
 
@@ -27,9 +27,9 @@ async def test_launch_uses_the_hostfile(open_app: Open, tmp_path: Path, monkeypa
         await pilot.press("8")
         await until(pilot, lambda: "3 ranks" in screen(pilot))
         await pilot.press("l")
-        await until(pilot, lambda: "Start these programs?" in screen(pilot))  # nobody has given consent for the interpreter
+        await until(pilot, lambda: letters(pilot) == "ny")  # nobody has given consent for the interpreter
         await pilot.press("y")
-        await until(pilot, lambda: list(tmp_path.glob("dstui_runs/*/status.json")) or "Not launched" in screen(pilot))
+        await until(pilot, lambda: list(tmp_path.glob("dstui_runs/*/status.json")) or notices(pilot, "error"))
         (status,) = tmp_path.glob("dstui_runs/*/status.json")
         command = wait_for(lambda: json.loads(status.read_text())["command"])
         assert command[command.index("--num_gpus") + 1] == "3"

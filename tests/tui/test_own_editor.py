@@ -11,7 +11,7 @@ import pytest
 
 from dstui.base.editor import editor_command
 from tests.owned import add_to_index
-from tests.tui.conftest import Open, screen, store, until
+from tests.tui.conftest import Open, letters, store, until
 from tests.tui.test_reason import job, show_job
 
 
@@ -123,7 +123,7 @@ async def test_script_opens_at_the_failed_line_and_a_foreign_file_after_a_questi
         (tmp_path / "opened").unlink()
         await show_job(pilot, other)
         await pilot.press("V")
-        await until(pilot, lambda: "Open this file?" in screen(pilot))
+        await until(pilot, lambda: letters(pilot) == "ny")
         await pilot.press("n")
-        await until(pilot, lambda: "Open this file?" not in screen(pilot))
+        await until(pilot, lambda: not letters(pilot))
         assert not (tmp_path / "opened").exists()

@@ -18,7 +18,7 @@ from dstui.tui.plot.canvas import Canvas
 from dstui.tui.plot.curves import Picture, PlotLine, View, decades, picture, ticks
 from dstui.tui.session.messages import PathChosen
 from tests.owned import add_to_index
-from tests.tui.conftest import Open, attach, screen, text_of, until, value
+from tests.tui.conftest import Open, attach, log_is_shown, screen, text_of, until, value
 
 CELLS = (60, 20)
 
@@ -138,7 +138,7 @@ async def test_m_opens_the_plot_of_the_loss_and_closes_it(open_app: Open, tmp_pa
         assert any("⠀" < char <= "⣿" for char in screen(pilot)), "there is a line"
         assert "✖" in screen(pilot).partition("NaN at step")[0], "and a mark"
         await pilot.press("m")
-        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+        await until(pilot, lambda: log_is_shown(pilot))
 
 
 async def test_keys_change_the_plot(open_app: Open, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_keys_change_the_plot(open_app: Open, tmp_path: Path) -> None:
         await pilot.press("f1")
         await until(pilot, lambda: "moving average" in screen(pilot))
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+        await until(pilot, lambda: log_is_shown(pilot))
 
 
 async def test_two_moves_at_once_end_at_the_second(open_app: Open, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from dstui.machine.snapshot import GIB, Host, Machine
 from dstui.tui.dialogs.forecast_dialogs import breakdown_rows
 from tests.machines import gpus, joined
-from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
+from tests.tui.conftest import PLAN, Open, letters, notices, screen, store, text_of, until, value
 from tests.tui.test_memory_bars import FOUR, SEVEN
 
 ROWS = "#recommended"
@@ -122,7 +122,7 @@ async def test_measuring_asks_hands_over_the_terminal_and_keeps_the_plan_unless_
         await pilot.press("3", "r")
         await until(pilot, lambda: "T  measure" in text_of(pilot, ROWS))
         await pilot.press("T")
-        await until(pilot, lambda: "start the short jobs" in screen(pilot))
+        await until(pilot, lambda: letters(pilot))
         await pilot.press("y")
-        await until(pilot, lambda: any("Nothing was chosen" in note.message for note in pilot.app._notifications))
+        await until(pilot, lambda: notices(pilot))
         assert store(pilot).state.plan.text == before

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from dstui.jobs.store.folder import JobFolder
 from dstui.tui.session.messages import Launched
-from tests.tui.conftest import Open, attach, job_view, screen, store, text_of, until
+from tests.tui.conftest import Open, attach, job_view, log_is_shown, screen, store, text_of, until
 
 HOSTILE = [
     "[rank0]: Traceback (most recent call last):",
@@ -107,7 +107,7 @@ async def test_rank_is_selected_by_number_and_all_by_a(open_app: Open, job: JobF
         await pilot.press("g", "0", "enter")
         await until(pilot, lambda: "Log: rank 0" in screen(pilot))
         await pilot.press("a")
-        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+        await until(pilot, lambda: log_is_shown(pilot))
         await pilot.press("g", "7", "enter")
         await until(pilot, lambda: "There is no rank 7" in screen(pilot))
 

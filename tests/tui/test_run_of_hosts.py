@@ -20,7 +20,7 @@ from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.rank_strip import Selection, StripLine, strip
 from tests.logs.made_logs import MadeJob
 from tests.owned import add_to_index
-from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
+from tests.tui.conftest import Open, attach, job_view, log_is_shown, screen, text_of, until
 
 NOW = 1_760_000_600.0
 ALL = Selection()
@@ -242,7 +242,7 @@ async def test_h_lists_many_hosts_typed_text_selects_one_and_escape_returns(open
         assert "303 ●" in text_of(pilot, "#ranks")
         assert "here" in screen(pilot)
         await pilot.press("escape")
-        await until(pilot, lambda: "512 ranks on 64 hosts" in text_of(pilot, "#ranks") and "Log: all ranks" in screen(pilot))
+        await until(pilot, lambda: "512 ranks on 64 hosts" in text_of(pilot, "#ranks") and log_is_shown(pilot))
 
 
 async def test_click_on_a_host_opens_it_and_returns(open_app: Open, job: MadeJob) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.tui.session.messages import PathChosen
-from tests.tui.conftest import Open, screen, store, text_of, until, value
+from tests.tui.conftest import Open, letters, screen, store, text_of, until, value
 
 PLAN = """\
 version: 1
@@ -22,10 +22,10 @@ models:
 async def test_forms_and_preview_show_one_model_and_a_key_switches(open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
         await pilot.press("3")
-        assert "3 · ZeRO stage · student" in screen(pilot) and "ds_config_student.json" in screen(pilot)
+        assert store(pilot).state.plan.focus == "student" and "ds_config_student.json" in screen(pilot)
         assert '"stage": 2' in text_of(pilot, "#preview")
         await pilot.press("O")
-        assert "3 · ZeRO stage · teacher" in screen(pilot) and '"stage": 3' in text_of(pilot, "#preview")
+        assert store(pilot).state.plan.focus == "teacher" and '"stage": 3' in text_of(pilot, "#preview")
         assert not [row for row in pilot.app.screen.query_one("#preview").rows if row.mark], "nothing was edited"
         assert store(pilot).can_undo is False and store(pilot).state.saved
 
@@ -60,8 +60,7 @@ async def test_finding_names_its_model_and_leads_to_its_step(open_app: Open) -> 
         assert "teacher: zero_opt" in text_of(pilot, "#checks")
         pilot.app.plan_screen.jump(PathChosen("models.teacher.deepspeed.zero_optimization.stage"))
         await pilot.pause()
-        assert "3 · ZeRO stage · teacher" in screen(pilot)
-        assert "only stage 3 shards a model" in text_of(pilot, "#form-rows")
+        assert store(pilot).state.plan.focus == "teacher" and pilot.app.screen.here.path == "deepspeed.zero_optimization.stage"
         await pilot.press("x")
         assert value(pilot, "models.teacher.deepspeed.zero_optimization.stage") == 3
 
@@ -94,14 +93,14 @@ async def test_one_key_turns_one_model_into_several_and_undo_reverts_it(open_app
         await pilot.press("ctrl+u", *"student", "enter")
         await until(pilot, lambda: "student exists" in screen(pilot))
         await pilot.press("ctrl+u", *"judge", "enter")
-        await until(pilot, lambda: "How is judge used?" in screen(pilot))
+        await until(pilot, lambda: letters(pilot))
         await pilot.press("i")
-        await until(pilot, lambda: "3 · ZeRO stage · judge" in screen(pilot))
+        await until(pilot, lambda: store(pilot).state.plan.focus == "judge")
         assert value(pilot, "models.judge.role") == "inference" and "# mine" in store(pilot).state.plan.text
         assert value(pilot, "job.args") == ["{ds_config:student}"]
         assert "ds_config_judge.json" in screen(pilot)
         await pilot.press("z")
-        assert store(pilot).state.plan.text == ALONE and "3 · ZeRO stage" in screen(pilot)
+        assert store(pilot).state.plan.text == ALONE and not store(pilot).state.plan.focus
 
 
 async def test_adding_a_model_asks_only_for_its_name_and_escape_cancels(open_app: Open) -> None:
@@ -111,5 +110,5 @@ async def test_adding_a_model_asks_only_for_its_name_and_escape_cancels(open_app
         await pilot.press("escape")
         assert store(pilot).state.plan.text == PLAN
         await pilot.press("A", *"critic", "enter", "t")
-        await until(pilot, lambda: "3 · ZeRO stage · critic" in screen(pilot))
+        await until(pilot, lambda: store(pilot).state.plan.focus == "critic")
         assert list(store(pilot).state.plan.models) == ["student", "teacher", "critic"]

@@ -17,7 +17,7 @@ from dstui.tui.session.drafts import drafts_folder
 from dstui.tui.session.settings import remember
 from tests.logs.made_logs import MadeJob
 from tests.owned import add_to_index
-from tests.tui.conftest import PLAN, Open, attach, job_view, machine, screen, text_of, until
+from tests.tui.conftest import PLAN, Open, attach, job_view, letters, machine, screen, text_of, until
 from tests.waiting import wait_for
 
 OTHER = PLAN.replace("stage: 2", "stage: 3").replace("bf16", "fp16").replace("name: small", "name: other")
@@ -106,9 +106,9 @@ async def test_enter_on_the_question_to_stop_keeps_the_job_running(open_app: Ope
         await attach(pilot, make_watched_job(tmp_path / "job", lives=True))
         await until(pilot, lambda: "ready" in screen(pilot))
         await pilot.press("s")
-        await until(pilot, lambda: "let it run" in screen(pilot))
+        await until(pilot, lambda: letters(pilot))
         await pilot.press("enter")
-        await until(pilot, lambda: "let it run" not in screen(pilot))
+        await until(pilot, lambda: not letters(pilot))
         view = job_view(pilot)
         assert view.job is not None and view.job.stopping is None
 

@@ -45,6 +45,7 @@ SIGNATURES = (
         ),
         (
             "An optimizer or scheduler in ds_config.json: accelerate.utils.DummyOptim and DummyScheduler in the script",
+            Remedy("Leave both to the script", patches.without("deepspeed.optimizer", "deepspeed.scheduler")),
             "Without one: the script's own, or DummyScheduler(lr_scheduler_callable=…)",
         ),
         confirm="dstui check FILE --integration accelerate",
@@ -68,7 +69,7 @@ SIGNATURES = (
         "It takes it from a data loader in the same prepare() call whose batch_size is a number.",
         ("requires you to pass at least one of training or evaluation dataloaders",),
         (
-            "A number for train_micro_batch_size_per_gpu in the configuration",
+            Remedy("A micro-batch of 1 in the configuration", patches.known_micro_batch),
             "Pass the data loader to the same accelerator.prepare() as the model",
         ),
         confirm="dstui check FILE --integration accelerate",
@@ -79,7 +80,10 @@ SIGNATURES = (
         'A key is "auto" that Accelerate does not fill in',
         "Other keys are legal as auto for the Trainer than for Accelerate; scheduler steps need a DummyScheduler with total_num_steps.",
         (rx("not found in kwargs", r"`\S+` not found in kwargs\. Please specify"),),
-        ("Replace auto by a number for the key that the message names: dstui check FILE --integration accelerate lists all of them",),
+        (
+            "Replace auto by a number for the key that the message names: dstui check FILE --integration accelerate lists all of them",
+            Remedy('Drop every "auto", and set a micro-batch of 1', patches.no_auto),
+        ),
         confirm="dstui check FILE --integration accelerate",
     ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dstui.diagnosis.signature import Signature, rx
+from dstui.diagnosis import patches
+from dstui.diagnosis.signature import Remedy, Signature, rx
 
 SIGNATURES = (
     Signature(
@@ -14,7 +15,10 @@ SIGNATURES = (
             "EI0006: ",
             "Getting socket times out",
         ),
-        ("Check the ranks without this message: they did not start, or failed first", "HCCL_CONNECT_TIMEOUT: more seconds"),
+        (
+            "Check the ranks without this message: they did not start, or failed first",
+            Remedy("Wait longer for the other ranks: half an hour", patches.environment("HCCL_CONNECT_TIMEOUT", "1800")),
+        ),
         "hccn_tool -i 0 -link -g on each host: whether the device's link is up.",
         explains=("NPU-ERROR",),
         alone=True,
@@ -46,7 +50,7 @@ SIGNATURES = (
         ),
         (
             "Read the lines below its code: they name the operator and what it refused",
-            "ASCEND_LAUNCH_BLOCKING=1 shows which line of the script called it",
+            Remedy("Let the traceback show the line that called it (slower)", patches.environment("ASCEND_LAUNCH_BLOCKING", "1")),
         ),
         "ASCEND_LAUNCH_BLOCKING=1 in the environment of the ranks, and the same run: the line that it stops in.",
         sure=False,
@@ -65,7 +69,7 @@ SIGNATURES = (
             rx("HIPBLAS_STATUS_", r"HIPBLAS_STATUS_(?!SUCCESS)\w+"),
         ),
         ("Read the kernel's log of that host (dmesg), and check whether the device answers: rocm-smi, hl-smi, xpu-smi",),
-        "dmesg of the host, at that moment.",
+        "dmesg -T | tail -n 50 on that host: what the kernel said at that moment.",
         sure=False,
         alike=("OOM-GPU", "CUDA-ILLEGAL", "DRIVER-OLD"),
     ),

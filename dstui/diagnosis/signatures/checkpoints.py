@@ -15,7 +15,12 @@ SIGNATURES = (
             rx("DP world size of", r"used a DP world size of \d+ but the current world size is \d+"),
             "Automatic adjustment of ZeRO's optimizer state",
         ),
-        ("Resume with as many ranks, or make a universal checkpoint (ds_to_universal) and load it with checkpoint.load_universal",),
+        (
+            "Resume with as many ranks",
+            Remedy(
+                "After ds_to_universal: load it as a universal checkpoint", patches.setting("deepspeed.checkpoint.load_universal", True)
+            ),
+        ),
         "ls CHECKPOINT/global_step*/*zero_pp_rank_* | wc -l: the number of ranks that saved it; dstui checkpoint PATH says it, too.",
         alike=("CKPT-SHAPE",),
     ),
@@ -48,7 +53,13 @@ SIGNATURES = (
         "torch.load refuses the checkpoint's objects",
         "PyTorch 2.6 and newer load plain weights only, and DeepSpeed's checkpoints hold more.",
         ("Weights only load failed", rx("weights_only", r"weights_only.{0,40}(?:Unsupported|not an allowed) global")),
-        ("Upgrade DeepSpeed; for a file that you trust, weights_only=False",),
+        (
+            "Upgrade DeepSpeed",
+            Remedy(
+                "Only for files that you trust (they can run code): load all objects",
+                patches.environment("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1"),
+            ),
+        ),
         explains=("MODEL-LOAD",),
         alike=("MODEL-LOAD",),
         source="torch/serialization.py:load",

@@ -37,7 +37,10 @@ SIGNATURES = (
             rx("failed", r"Call to (?:posix_fallocate|shm_open|mmap) failed"),
             "failed to extend /dev/shm/nccl",
         ),
-        ("docker run --shm-size=16g or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",),
+        (
+            "docker run --shm-size=16g or --ipc=host; in Kubernetes cluster.kubernetes.shm",
+            Remedy("Go without shared memory (slower)", patches.environment("NCCL_SHM_DISABLE", "1")),
+        ),
         "df /dev/shm",
         explains=("NCCL-SYSTEM", "SIGBUS-SHM", "CKPT-DISK"),
         alike=("SIGBUS-SHM",),
@@ -158,7 +161,10 @@ SIGNATURES = (
             rx("ismatch between collectives", r"(?:Detected|DETECTED) [Mm]ismatch between collectives"),
             rx("running collective", r"Rank \d+ is running collective: .* but Rank \d+ is running collective"),
         ),
-        ("Let every rank take the same path between two collectives", "TORCH_DISTRIBUTED_DEBUG=DETAIL names both collectives"),
+        (
+            "Let every rank take the same path between two collectives",
+            Remedy("Let PyTorch name both collectives (slower)", patches.environment("TORCH_DISTRIBUTED_DEBUG", "DETAIL")),
+        ),
         "py-spy dump of every rank.",
         explains=("NCCL-WATCHDOG", "GLOO-TIMEOUT"),
         alike=("DESYNC-EARLY-EXIT", "Z3-HANG-MOE", "CKPT-RANK0-HANG"),
@@ -203,7 +209,7 @@ SIGNATURES = (
         "Rank 0 prepared data for longer than the others wait",
         "The others wait in a collective, which gives up after 10 or 30 minutes.",
         (),
-        ("Prepare the data before the run; or a longer timeout (ddp_timeout, init_distributed(timeout=…))",),
+        ("Prepare the data before the run", patches.LONGER_TIMEOUT, "Or ddp_timeout of the Trainer, init_distributed(timeout=…)"),
         "tail -n 1 of rank 0's log: a progress bar of the data set.",
         explains=("NCCL-WATCHDOG", "SIGABRT"),
         alike=("HANG-DESYNC",),
@@ -222,7 +228,11 @@ SIGNATURES = (
         ),
         (
             "Find what the ranks behind were doing: py-spy dump, or the flight recorder (TORCH_FR_BUFFER_SIZE)",
-            "A longer timeout, if they only needed more time",
+            Remedy(
+                "Record the last 2,000 collectives of each rank: dstui diagnose reads them",
+                patches.environment("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000"),
+            ),
+            patches.LONGER_TIMEOUT,
         ),
         "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and the same run: dstui diagnose reads the dumps and names the rank.",
         explains=("SIGABRT", "GLOO-TIMEOUT"),
@@ -246,7 +256,12 @@ SIGNATURES = (
             rx("Socket Timeout", r"(?:RuntimeError|TimeoutError|DistStoreError): Socket Timeout"),
             "The client socket has failed to connect to any network address",
         ),
-        ("Look at the log of the rank that is missing; open the port; the same arguments on all hosts",),
+        (
+            Remedy(
+                "Let the first host name its own address and a free port", patches.without("cluster.master_addr", "cluster.master_port")
+            ),
+            "Look at the log of the rank that is missing; open the port; the same arguments on all hosts",
+        ),
         "nc -z MASTER PORT, from the host that is missing.",
         explains=("GLOO-TIMEOUT",),
         alike=("MASTER-ADDR", "INIT-HANG-NET", "PORT-IN-USE"),
@@ -289,7 +304,13 @@ SIGNATURES = (
         "A rank was stuck",
         "It waited for a file, a lock or another rank, and did not come back.",
         (),
-        ("py-spy dump --pid PID, on the rank that is silent",),
+        (
+            "py-spy dump --pid PID, on the rank that is silent",
+            Remedy(
+                "Record the last 2,000 collectives of each rank: dstui diagnose reads them",
+                patches.environment("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000"),
+            ),
+        ),
         "py-spy dump --pid PID of that rank on its host; P on the run shows it, too.",
         alike=("HANG-DESYNC", "JIT-LOCK", "INIT-HANG-NET"),
     ),

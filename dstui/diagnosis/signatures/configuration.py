@@ -150,7 +150,7 @@ SIGNATURES = (
             rx("FileNotFoundError", r"FileNotFoundError: .*\.ya?ml'"),
             rx("DeepSpeed requires --deepspeed_config", r"DeepSpeed requires --deepspeed_config"),
         ),
-        ("Give the script {ds_config}: the path of the file that dstui writes",),
+        (Remedy("Give the script {ds_config}, the path of the file that dstui writes", patches.own_configuration),),
         explains=("DATA", "DATA-FILE"),  # DeepSpeed tries the path as JSON first
         sure=False,
         alike=("DATA",),
@@ -251,7 +251,10 @@ SIGNATURES = (
         "A script finds the file only through its arguments ({ds_config}), DSTUI_DS_CONFIG in its environment or, with accelerate, "
         "through what accelerate launch would have set. It succeeded with its own configuration.",
         (),
-        ("Check how the script passes its configuration to deepspeed.initialize, the Trainer or Accelerator",),
+        (
+            Remedy("Give the script {ds_config}, the path of the file that dstui writes", patches.own_configuration),
+            "Check how the script passes its configuration to deepspeed.initialize, the Trainer or Accelerator",
+        ),
         "grep -n deepspeed in the script: who opens the configuration.",
     ),
     Signature(
@@ -272,7 +275,7 @@ SIGNATURES = (
             rx("DeepSpeed Zero-3 is not compatible with", r"DeepSpeed Zero-3 is not compatible with"),
             rx("dispatched on the CPU or the disk", r"dispatched on the CPU or the disk(?!.*enough GPU RAM)"),
         ),
-        ("from_pretrained without device_map and low_cpu_mem_usage",),
+        ("from_pretrained without device_map and low_cpu_mem_usage", patches.WHOLE_PARAMETERS),
         alike=("QUANT-SPILL",),
         source="transformers/integrations/accelerate.py:check_and_set_device_map",
         confirm="grep -rnE 'device_map|low_cpu_mem_usage' in the folder of the script.",

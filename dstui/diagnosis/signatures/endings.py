@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dstui.diagnosis.signature import Signature, rx
+from dstui.diagnosis import patches
+from dstui.diagnosis.signature import Remedy, Signature, rx
 
 NO_END = r"\b(?:not|but|if|when|before|until|once|epochs?|steps?)\b"
 """Words beside the word for an end that give it another meaning."""
@@ -20,8 +21,11 @@ SIGNATURES = (
             rx("Killed", r"(?:(?:it/s|s/it)[^]\[]{0,300}\] *|\d)Killed$"),
             rx("Killed", r"^make: \*\*\* \[.*\] Killed"),
         ),
-        ("Look for the kernel's messages: dmesg | grep -i oom, or oom_kill in the cgroup's memory.events",),
-        "oom_kill in the cgroup's memory.events, before and after.",
+        (
+            "Look for the kernel's messages: dmesg | grep -i oom, or oom_kill in the cgroup's memory.events",
+            Remedy("Ask SLURM for all memory of each node", patches.all_memory),
+        ),
+        "dmesg | grep -i oom, and grep oom_kill /sys/fs/cgroup/memory.events, on the host that failed.",
         alone=True,
         sure=False,
         alike=("OOM-HOST", "SLURM-CANCEL"),
@@ -34,7 +38,7 @@ SIGNATURES = (
         remedies=(
             "ping the host, and look at its console: start it again, or take it out of cluster.hosts",
             "dstui stop RUN, once it answers again: processes of the job may still be running there",
-            "run.host_lost: more seconds, if the network is cut for long and the training continues; 0 waits for ever",
+            Remedy("Wait for ever, where the network is cut for long and the training continues", patches.setting("run.host_lost", 0)),
         ),
         confirm="dstui doctor PLAN: whether the host answers now.",
         alone=True,
@@ -95,8 +99,11 @@ SIGNATURES = (
             rx("segmentation fault", r"segmentation fault +\(core dumped\)|^\[\d+\].*segmentation fault"),
             "Segfault encountered",
         ),
-        ("PYTHONFAULTHANDLER=1 prints the Python stack of the next one", "Look for two versions of a CUDA library: ldd, LD_LIBRARY_PATH"),
-        "The stack under `Fatal Python error`.",
+        (
+            Remedy("Let Python print its stack at the next one", patches.environment("PYTHONFAULTHANDLER", "1")),
+            "Look for two versions of a CUDA library: ldd, LD_LIBRARY_PATH",
+        ),
+        "grep -n -A20 'Fatal Python error' of the rank's log, after a run with PYTHONFAULTHANDLER=1.",
         explains=("SIGABRT",),
         alone=True,
         alike=("OP-ABI", "CUDA-ILLEGAL"),
@@ -129,8 +136,11 @@ SIGNATURES = (
             rx("(): ", r"^(?:free|malloc|realloc|munmap_chunk)\(\): (?:invalid|corrupted|unaligned)"),
             rx("corrupt", r"^(?:double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|malloc_consolidate)"),
         ),
-        ("Read the lines before it: `what():` names the reason",),
-        "The line `what():` above.",
+        (
+            "Read the lines before it: `what():` names the reason",
+            Remedy("Let Python print its stack at the next one", patches.environment("PYTHONFAULTHANDLER", "1")),
+        ),
+        "grep -n 'what():' of the rank's log: the reason.",
         alone=True,
         sure=False,
         alike=("NCCL-WATCHDOG", "CUDA-ILLEGAL", "ALLOC-REFUSED"),
@@ -232,7 +242,11 @@ SIGNATURES = (
             rx("walltime", r"job killed: walltime \d+ exceeded limit"),
             rx("DeadlineExceeded", r"(?:[Rr]eason:?\s+|reason=)\"?DeadlineExceeded"),
         ),
-        ("Save a checkpoint in time (#SBATCH --signal=B:USR1@600), and resume in the next job",),
+        (
+            "Save a checkpoint in time (#SBATCH --signal=B:USR1@600), and resume in the next job",
+            Remedy("Ask for twice the time", patches.longer_time),
+        ),
+        "sacct -j JOB --format=State,Timelimit,Elapsed",
         alone=True,
     ),
     Signature(
@@ -245,7 +259,8 @@ SIGNATURES = (
             "Node failure on",
             rx("Caught signal ", r"submitit.{0,99}Caught signal \w{1,20}.{0,99}this job is preempted"),
         ),
-        ("Submit again: sbatch --requeue",),
+        (Remedy("Let SLURM start it again (--requeue)", patches.requeue),),
+        "sacct -j JOB --format=State,Restarts,End",
         alone=True,
     ),
     Signature(
@@ -274,7 +289,7 @@ SIGNATURES = (
         ),
         ("dstui --headless --detach, or a launch from dstui's screens, continues without the terminal",),
         alone=True,
-        confirm="Whether the terminal or the ssh connection ended at that time.",
+        confirm="last -F on the host that launched: the session that ended when the run did.",
     ),
     Signature(
         "CTRL-C",
@@ -304,6 +319,7 @@ SIGNATURES = (
             rx("srun: interrupt", r"^srun: (?:interrupt|sending Ctrl-C)"),
             rx("received abort signal", r"^\[neptune\] \[error\s*\] Run \S+ received abort signal"),  # from the page of the tracker
         ),
+        confirm="last -F on the host that launched: who was logged in when the run ended.",
         alone=True,
         alike=("SLURM-CANCEL", "SIGHUP"),
         source="deepspeed/launcher/launch.py:sigkill_handler",

@@ -23,7 +23,8 @@ SIGNATURES = (
         ),
         (
             "Correct the key that the message names; +KEY=VALUE adds one that the configuration does not have",
-            "HYDRA_FULL_ERROR=1 shows the whole traceback; --cfg job prints the configuration that is used",
+            Remedy("Show the whole traceback", patches.environment("HYDRA_FULL_ERROR", "1")),
+            "--cfg job prints the configuration that is used",
         ),
         "python train.py --cfg job prints the configuration, or the same error.",
         alone=True,
@@ -54,7 +55,7 @@ SIGNATURES = (
         ("Write `HOST slots=N`, one host per line",),
         launcher=True,
         source="deepspeed/launcher/runner.py:_parse_hostfile",
-        confirm="Each line of the hostfile is `HOST slots=N`.",
+        confirm=r"grep -vnE '^(#.*|\S+ +slots=[0-9]+)?$' HOSTFILE prints the wrong lines.",
     ),
     Signature(
         "HOSTFILE-IGNORED",
@@ -73,7 +74,10 @@ SIGNATURES = (
         "numactl is not installed",
         "DeepSpeed before 0.16 counts the CPUs' NUMA nodes with it, if there is no GPU and LOCAL_SIZE is not set.",
         ("No such file or directory: 'numactl'",),
-        ("Install numactl, or set LOCAL_SIZE to the number of ranks of the host, as dstui does for its own launches",),
+        (
+            Remedy("Do not bind the ranks to cores", patches.without("cluster.cpu_binding")),
+            "Install numactl, or set LOCAL_SIZE to the number of ranks of the host, as dstui does for its own launches",
+        ),
         launcher=True,
         confirm="which numactl on the host that failed.",
     ),
@@ -176,7 +180,10 @@ SIGNATURES = (
             "Using IP address of  for node",
             "KeyError: 'PDSH_SSH_ARGS_APPEND'",
         ),
-        ("Set cluster.master_addr to an address that every host reaches",),
+        (
+            Remedy("Let the first host name its own address", patches.without("cluster.master_addr")),
+            "Set cluster.master_addr to an address that every host reaches",
+        ),
         "ssh FIRST_HOST hostname -I",
         launcher=True,
         alike=("SSH-CHECK",),
@@ -204,7 +211,10 @@ SIGNATURES = (
             "Torch not compiled with CUDA enabled",
             "no CUDA-capable device is detected",
         ),
-        ("docker run --gpus all; a PyTorch wheel with CUDA; unset CUDA_VISIBLE_DEVICES",),
+        (
+            Remedy("Leave CUDA_VISIBLE_DEVICES as the host has it", patches.without("cluster.env.CUDA_VISIBLE_DEVICES")),
+            "docker run --gpus all; a PyTorch wheel with CUDA",
+        ),
         "nvidia-smi -L, and python -c 'import torch; print(torch.cuda.device_count())'",
         alike=("DRIVER-OLD", "FABRIC"),
         source="deepspeed/launcher/runner.py:main",
@@ -266,7 +276,10 @@ SIGNATURES = (
             "Set device failed, invalid device",  # Ascend's
             rx("Invalid CUDAPlace(", r"Invalid CUDAPlace\(\d+\), must inside"),  # PaddlePaddle's
         ),
-        ("As many ranks as GPUs: slots of the host, num_gpus; torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",),
+        (
+            Remedy("As many ranks as the host has GPUs", patches.without("cluster.num_gpus", "cluster.env.CUDA_VISIBLE_DEVICES")),
+            "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+        ),
         "python -c 'import torch; print(torch.cuda.device_count())' there.",
         explains=("NCCL-CUDA", "NPU-ERROR"),
         alike=("NCCL-DUP-GPU", "NO-GPU"),

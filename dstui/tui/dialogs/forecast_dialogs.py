@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
+from dstui.forecast.part_words import PART_WORDS
 from dstui.forecast.recommend import NOT_SEARCHED
 from dstui.machine.report import format_size
 from dstui.plan import PlanError
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from dstui.tui.session.forecasts import Outlook
 
 
-PART, AMOUNT = 26, 9
-"""Cells for the name of a part and for its bytes."""
+PART, AMOUNT, WORDS = 26, 9, 35
+"""Cells for the name of a part, for its bytes, and for what it is."""
+WIDE = 90
+"""The least width at which parts are explained."""
 WHOSE = {"gpu": "each GPU", "host": "the RAM of a node", "nvme": "the NVMe of a node"}
 LEAST = 1e-3
 """The smallest share of a place with which a part is listed."""
@@ -62,12 +65,15 @@ def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -
 
 
 def _parts(need: Need, width: int) -> Iterator[Row]:
-    total, cells = max(need.bytes or 1, 1), max(width - PART - AMOUNT - 10, 5)
+    words = WORDS if width >= WIDE else 0
+    total, cells = max(need.bytes or 1, 1), max(width - PART - AMOUNT - words - 10, 5)
     named = {part: amount for part, amount in need.parts.items() if amount >= total * LEAST}
     for part, amount in sorted(named.items(), key=lambda item: -item[1]):
         share = amount / total
-        words = f"  {fit(part.replace('_', ' '), PART)}{format_size(amount):>{AMOUNT}}"
-        yield row(words, (f" {share:>4.0%} ", "dim"), ("█" * max(round(share * cells), 1), "value"))
+        figures = f"  {fit(part.replace('_', ' '), PART)}{format_size(amount):>{AMOUNT}}"
+        bar = f"{'█' * max(round(share * cells), 1):<{cells}}"
+        what = PART_WORDS.get(part, "") if words else ""
+        yield row(figures, (f" {share:>4.0%} ", "dim"), (bar if what else bar.rstrip(), "value"), (f"  {what}" if what else "", "dim"))
     if rest := sum(need.parts.values()) - sum(named.values()):
         yield row((f"  {fit('all others', PART)}{format_size(rest):>{AMOUNT}}", "dim"))
 
