@@ -48,7 +48,7 @@ def plot(name: str, series: Buckets, width: int, height: int) -> list[tuple[Span
     lines = [_edge("╭╮", title, width)]
     for number, drawn in enumerate(curve):
         label = fit(labels.get(number, "").rjust(margin), margin)
-        lines.append((Span("│", "faint"), Span(f"{label} ", "dim"), Span(drawn, "accent"), Span("│", "faint")))
+        lines.append((Span("│", "lines"), Span(f"{label} ", "dim"), Span(drawn, "accent"), Span("│", "lines")))
     return [*lines, _edge("╰╯", [steps], width)]
 
 
@@ -67,7 +67,7 @@ def _edge(corners: str, text: list[Span], width: int) -> tuple[Span, ...]:
         cut = fit(span.text, min(cell_len(span.text), room))
         shown.append(Span(cut, span.style))
         room -= cell_len(cut)
-    return (Span(f"{corners[0]}─ ", "faint"), *shown, Span(f" {'─' * room}{corners[1]}", "faint"))
+    return (Span(f"{corners[0]}─ ", "lines"), *shown, Span(f" {'─' * room}{corners[1]}", "lines"))
 
 
 def grid(series: Mapping[str, Buckets], width: int, height: int) -> tuple[list[Row], list[list[str]]]:

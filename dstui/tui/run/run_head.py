@@ -151,7 +151,7 @@ def progress_bar(done: int, total: int) -> tuple[Span, ...]:
     """Return the share of the steps that are done, as a bar and in percent."""
     share = min(done / total, 1.0) if total else 0.0
     full = int(share * BAR)
-    return Span("█" * full, "accent"), Span("░" * (BAR - full), "faint"), Span(f" {share:.0%}", "dim")
+    return Span("█" * full, "accent"), Span("░" * (BAR - full), "lines"), Span(f" {share:.0%}", "dim")
 
 
 def _foreseen(text: str) -> tuple[Span, ...]:
