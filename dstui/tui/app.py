@@ -184,12 +184,6 @@ class DstuiApp(TerminalApp):
                 self.call_later(self._begin_forms, mounted)
         self._follow_gpus()
 
-    def show_code(self) -> None:
-        """Show the lines that the script needs, in the review."""
-        from dstui.tui.forms.review import LINES
-
-        self.show_step(REVIEW, LINES)
-
     def _changed(self, _before: State, _now: State) -> None:
         """Draw the visible screen only; the other one is drawn when it is shown."""
         if self.is_running and not self.leaving:
