@@ -19,6 +19,7 @@ from dstui.facts.measured import Taken, calibrate, model_key, read_measured
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed
+from dstui.forecast.part_words import PART_WORDS
 from dstui.forecast.recommend import NOT_SEARCHED, RankedPlan, RankedPlans, recommend
 from dstui.forecast.setup import Setup
 from dstui.machine.probe import probe
@@ -29,9 +30,10 @@ from dstui.plan import Plan, PlanError
 from dstui.plan.holes import fill_holes
 from dstui.plan.hostfile import HostfileProblem
 
-UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"""A GB of memory is 2^30 bytes, as in nvidia-smi and everywhere in dstui: a GPU sold with 80 GB has nearly that."""
 WORDS = {"fits": "fits", "tight": "tight: it fits if little memory is wasted", "too big": "too big", "unknown": "nothing to compare with"}
-BAR, COLUMN = 24, 26
+BAR, SHORT_BAR, COLUMN = 24, 10, 21
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,9 +78,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         for line in (*_report(plan, found, machine.source if args.gpu else ""), *_runs(runs), *_table(recommendation)):
             tell(line)
-        for option, text in (("--ram", args.ram), ("--gpu-memory", args.gpu_memory)):
-            if text and "i" not in text.lower():
-                tell(f"{option} {text} is {format_size(bytes_of(text, option))} above, where a GB is 2^30 bytes, as in nvidia-smi")
+        if found.fits is False and not args.recommend:
+            tell("\n--recommend searches the plans that fit here, and says what would fit if none does")
     return 1 if found.fits is False else 0
 
 
@@ -106,8 +107,8 @@ def _where(args: argparse.Namespace, plan: Plan) -> tuple[Plan, Machine]:
 
 
 def bytes_of(text: str, option: str = "--gpu-memory") -> int:
-    """Parse a size such as 80GB, 24GiB or 16000MB to bytes. Raises FileProblem."""
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", text.upper())
+    """Parse a size of memory such as 80GB, 24GiB or 16000MB to bytes. Raises FileProblem."""
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", text.upper())
     if match is None or float(match[1]) <= 0 or match[2] not in UNITS:
         raise FileProblem(f"{option} {text}: a size is a number with a unit, such as 80GB or 24GiB")
     return int(float(match[1]) * UNITS[match[2]])
@@ -154,7 +155,7 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
             yield ""
             yield f"{name}, by part, at the peak ({need.peak})"
             yield from _parts(need)
-            yield "  " + "; ".join(f"{moment} {format_size(amount)}" for moment, amount in need.moments.items())
+            yield "  at each moment: " + "; ".join(f"{moment} {format_size(amount)}" for moment, amount in need.moments.items())
     if found.unknown:
         yield ""
         yield "Not known, so assumed"
@@ -173,7 +174,8 @@ def _runs(runs: Sequence[Taken]) -> Iterator[str]:
 def _head(plan: Plan, found: Forecast) -> str:
     s = found.setup
     assert s is not None and found.params is not None
-    trained = "all trained" if found.trainable == found.params else f"{_count(found.trainable or 0)} trained"
+    lora = f" (LoRA, r {plan.model.lora.r})" if plan.model and plan.model.lora else ""
+    trained = "all trained" if found.trainable == found.params else f"{_count(found.trainable or 0)} trained{lora}"
     ranks = f"{s.ranks} rank{'s' * (s.ranks != 1)}" + (f" on {s.nodes} nodes" if s.nodes > 1 else "")
     if found.setups:
         each = "; ".join(f"{name} {'trained' if one.training else 'for inference'}, {_way(one)}" for name, one in found.setups.items())
@@ -183,7 +185,7 @@ def _head(plan: Plan, found: Forecast) -> str:
 
 
 def _way(s: Setup) -> str:
-    """Return how the model is sharded, its number format and its batches."""
+    """Return how the model is sharded, its number format, its batches, and whether activations are kept."""
     zero = f"ZeRO-{s.stage}" if s.stage else "no ZeRO"
     places = "".join(
         f", {what} {'in RAM' if place == 'cpu' else 'on NVMe'}"
@@ -192,7 +194,9 @@ def _way(s: Setup) -> str:
     )
     split = f" over {s.sequence_parallel} ranks" if s.sequence_parallel > 1 else ""
     times = f", accumulated {s.accumulation} times" if s.accumulation > 1 else ""
-    return f"{zero}{places}, {s.precision}, micro-batch {s.micro_batch} of {s.sequence} tokens{split}{times}"
+    again = "recomputed where that is cheap" if s.selective else "recomputed" if s.checkpointing else "kept"
+    kept = f", activations {again}" if s.training else ""
+    return f"{zero}{places}, {s.precision}, micro-batch {s.micro_batch} of {s.sequence} tokens{split}{times}{kept}"
 
 
 def _count(number: int) -> str:
@@ -222,7 +226,8 @@ def _parts(need: Need) -> Iterator[str]:
     total = max(need.bytes or 1, 1)
     for part, amount in sorted(need.parts.items(), key=lambda item: -item[1]):
         if amount >= total / 1000:
-            yield f"  {part.replace('_', ' '):<{COLUMN}} {format_size(amount):>9}  {'█' * round(amount / total * BAR)}"
+            bar = "█" * round(amount / total * SHORT_BAR)
+            yield f"  {part.replace('_', ' '):<{COLUMN}} {format_size(amount):>9}  {bar:<{SHORT_BAR}}  {PART_WORDS.get(part, '')}".rstrip()
 
 
 def _table(recommendation: RankedPlans | None) -> Iterator[str]:

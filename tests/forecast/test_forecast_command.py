@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from targets import EIGHT_H100, ONE_4090, PLAN
 
 from dstui.base.files import FileProblem
 from dstui.commands.forecast import bytes_of
+from dstui.forecast.part_words import PART_WORDS
 from dstui.machine.snapshot import Machine
 from tests import command
 
@@ -52,12 +54,12 @@ def test_text_has_verdict_parts_moments_and_unknowns(tmp_path: Path) -> None:
         assert expected in done.stdout, done.stdout
 
 
-def test_named_machine_without_ram_is_reported_and_a_decimal_size_is_converted(tmp_path: Path) -> None:
+def test_ram_of_a_named_machine_is_shown_as_typed_and_its_absence_is_reported(tmp_path: Path) -> None:
     without, with_ram = (
-        dstui("forecast", written(tmp_path), "--gpu", "4xA100-80", *more, home=tmp_path).stdout for more in ((), ("--ram", "23GB"))
+        dstui("forecast", written(tmp_path), "--gpu", "4xA100-80", *more, home=tmp_path).stdout for more in ((), ("--ram", "64GB"))
     )
-    assert "the RAM of such a node is not known (--ram SIZE)" in without and "2^30" not in without
-    assert "is not known (--ram" not in with_ram and "--ram 23GB is 21.4 GB above" in with_ram
+    assert "the RAM of such a node is not known (--ram SIZE)" in without
+    assert "is not known (--ram" not in with_ram and " of 64 GB" in with_ram, with_ram
 
 
 def test_status_is_1_if_it_does_not_fit_and_json_has_alternatives(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_memory_size_can_replace_a_machine(tmp_path: Path) -> None:
     done = dstui("forecast", written(tmp_path, cluster="{hosts: {a: 8, b: 8}}"), "--gpu-memory", "80GB", "--json", home=tmp_path)
     data = json.loads(done.stdout)
     assert done.returncode == 0
-    assert (data["gpu_capacity_bytes"], data["fits"], data["step_seconds"]) == (80 * 10**9, True, None)
+    assert (data["gpu_capacity_bytes"], data["fits"], data["step_seconds"]) == (80 * 2**30, True, None)
 
 
 def test_hole_of_the_model_is_filled_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +133,7 @@ def test_unreadable_file_gives_a_message_and_status_2(tmp_path: Path, words: tup
 
 
 def test_size_suffixes_have_their_units() -> None:
-    assert (bytes_of("80GB"), bytes_of("24GiB"), bytes_of("16000 mb"), bytes_of("1.5t")) == (80 * 10**9, 24 << 30, 16 * 10**9, 1500 * 10**9)
+    assert (bytes_of("80GB"), bytes_of("24GiB"), bytes_of("16000 mb"), bytes_of("1.5t")) == (80 << 30, 24 << 30, 16000 << 20, 1536 << 30)
     for text in ("", "GB", "-1GB", "0GB", "80 apples", "1e9"):
         with pytest.raises(FileProblem):
             bytes_of(text)
@@ -166,3 +168,23 @@ def test_measured_rates_of_this_machine_are_remembered_and_used(tmp_path: Path, 
     child.write_text("raise SystemExit('no torch here')")
     with pytest.raises(FileProblem, match="no torch here"):
         measured.calibrate(EIGHT_H100)
+
+
+def test_every_part_is_explained_and_every_line_of_them_fits_in_80_columns(tmp_path: Path) -> None:
+    machine, parts = saved(EIGHT_H100, tmp_path), set()
+    for changes in ({"stage": 0}, {"stage": 2}, {"stage": 3}):
+        found = dstui("forecast", written(tmp_path, **changes), "--machine", machine, home=tmp_path).stdout
+        listed = [line for line in found.splitlines() if re.match(r"  [a-z ]+ [\d.]+ [KMGT]B", line)]
+        assert listed and all(len(line) <= 80 for line in listed), found
+        parts |= {line[2:23].strip() for line in listed if not line[45:].strip()}
+    assert parts == set(), "without an explanation"
+    assert max(map(len, PART_WORDS.values())) <= 33
+
+
+def test_head_tells_lora_and_recomputation_and_a_plan_too_big_tells_of_the_search(tmp_path: Path) -> None:
+    place = (written(tmp_path), "--gpu", "1xRTX-4090", "--set", "model.activation_checkpointing=true")
+    found = dstui("forecast", *place, "--set", "model.lora.r=8", home=tmp_path).stdout
+    assert "trained (LoRA, r 8); 1 rank" in found and "activations recomputed\n" in found, found
+    assert "too big" not in found and "--recommend" not in found
+    found = dstui("forecast", *place, home=tmp_path).stdout
+    assert "too big" in found and "--recommend searches the plans that fit here" in found, found

@@ -124,9 +124,9 @@ class Follower:
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """Steps done and total steps, of the first rank that has both."""
+        """Steps done and total steps, of the first rank that has both. A script may take more steps than it named."""
         counts = ((view.step, view.steps and view.steps // view.unit) for _, view in sorted(self.ranks.items()))
-        return next(((done, total) for done, total in counts if done is not None and total and done <= total), None)
+        return next(((done, total) for done, total in counts if done is not None and total), None)
 
     @property
     def remaining(self) -> float | None:

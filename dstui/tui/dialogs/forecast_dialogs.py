@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 
+from dstui.forecast.part_words import PART_WORDS
 from dstui.forecast.recommend import NOT_SEARCHED
 from dstui.machine.report import format_size
 from dstui.plan import PlanError
 from dstui.plan.finding import Fix
 from dstui.tui.dialogs.dialog import Lines
-from dstui.tui.dialogs.reading import WIDTH, TextViewer
+from dstui.tui.dialogs.reading import TextViewer
 from dstui.tui.forms.memory_rows import NAMES, SEVERITY, columns, needed, place_rows
 from dstui.tui.forms.steps.figures import figure, headings
 from dstui.tui.kit.row_list import RowList
@@ -28,18 +30,18 @@ if TYPE_CHECKING:
     from dstui.tui.session.forecasts import Outlook
 
 
-PART, AMOUNT = 26, 9
-"""Cells for the name of a part and for its bytes."""
+PART, AMOUNT, WORDS = 26, 9, 35
+"""Cells for the name of a part, for its bytes, and for what it is."""
+WIDE = 90
+"""The least width at which parts are explained."""
 WHOSE = {"gpu": "each GPU", "host": "the RAM of a node", "nvme": "the NVMe of a node"}
 LEAST = 1e-3
 """The smallest share of a place with which a part is listed."""
 
 
-def breakdown(outlook: Outlook, screen: int) -> TextViewer:
-    """Return the dialog for a screen of this width, in cells."""
-    return TextViewer(
-        "What fills the memory (estimate)", list(breakdown_rows(outlook.forecast, min(WIDTH, screen * 96 // 100 - 8), outlook.runs))
-    )
+def breakdown(outlook: Outlook) -> TextViewer:
+    """Return the dialog that shows what fills the memory."""
+    return TextViewer("What fills the memory (estimate)", partial(breakdown_rows, outlook.forecast, runs=outlook.runs))
 
 
 def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -> Iterator[Row]:
@@ -63,12 +65,15 @@ def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -
 
 
 def _parts(need: Need, width: int) -> Iterator[Row]:
-    total, cells = max(need.bytes or 1, 1), max(width - PART - AMOUNT - 10, 5)
+    words = WORDS if width >= WIDE else 0
+    total, cells = max(need.bytes or 1, 1), max(width - PART - AMOUNT - words - 10, 5)
     named = {part: amount for part, amount in need.parts.items() if amount >= total * LEAST}
     for part, amount in sorted(named.items(), key=lambda item: -item[1]):
         share = amount / total
-        words = f"  {fit(part.replace('_', ' '), PART)}{format_size(amount):>{AMOUNT}}"
-        yield row(words, (f" {share:>4.0%} ", "dim"), ("█" * max(round(share * cells), 1), "value"))
+        figures = f"  {fit(part.replace('_', ' '), PART)}{format_size(amount):>{AMOUNT}}"
+        bar = f"{'█' * max(round(share * cells), 1):<{cells}}"
+        what = PART_WORDS.get(part, "") if words else ""
+        yield row(figures, (f" {share:>4.0%} ", "dim"), (bar if what else bar.rstrip(), "value"), (f"  {what}" if what else "", "dim"))
     if rest := sum(need.parts.values()) - sum(named.values()):
         yield row((f"  {fit('all others', PART)}{format_size(rest):>{AMOUNT}}", "dim"))
 
@@ -93,19 +98,13 @@ MEASURE = "measure"
 class Recommended(Lines):
     """The ranked plans. Result: the Fix that makes the chosen plan, MEASURE, or None."""
 
-    DEFAULT_CSS = "Recommended > Vertical { width: 114; }"
-    ROWS = "recommended"
+    ROWS, BOX = "recommended", 114
     BINDINGS: ClassVar[list[BindingType]] = [Binding("T", "measure", "measure", show=False)]
 
     def __init__(self, outlook: Outlook) -> None:
         super().__init__("Which plan is best here")
         self.outlook = outlook
         self.found: RankedPlans | None = None
-
-    @property
-    def room(self) -> int:
-        """Return the width of its text, in cells."""
-        return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
 
     def on_mount(self) -> None:
         """Start the search in a thread."""

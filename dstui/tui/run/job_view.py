@@ -233,7 +233,7 @@ class JobView(Vertical):
         wide = self._dashboard and width >= DASHBOARD
         self.charts.display = self.usage.display = wide
         own = tuple(self.job.follower.measure.own_names)
-        self.head.sparks = []
+        self.head.sparks = None
         if wide:
             self.charts.show(self.series, own, self.job.history)
             self.usage.show(self.job.history)

@@ -1,0 +1,33 @@
+"""What the parts of a forecast are, for readers who do not know DeepSpeed's words for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PART_WORDS: Mapping[str, str] = {
+    "weights": "the model, as it computes",
+    "master_weights": "the optimizer's 32-bit copy",
+    "optimizer_states": "momentum, variance",
+    "gradients": "of the backward pass",
+    "accumulated_gradients": "summed until the step",
+    "activations": "kept for the backward pass",
+    "logits_and_loss": "tokens x vocabulary, at the loss",
+    "live_weights": "gathered from all GPUs, in use",
+    "gather_buffers": "where they are gathered, reduced",
+    "reduce_buckets": "gradients on their way",
+    "persistent_weights": "small ones, whole on every GPU",
+    "secondary_weights": "a second copy (hpZ)",
+    "selected_columns": "ZenFlow's important gradients",
+    "offload_buffers": "on their way to RAM",
+    "swap_buffers": "on their way to NVMe",
+    "weights_to_copy": "updated, to be copied back",
+    "step_buffers": "temporary, in the optimizer step",
+    "initialization": "temporary, as the engine starts",
+    "load and build": "before the weights are on a GPU",
+    "save as one file": "all weights, on rank 0",
+    "processes": "Python, torch, CUDA's libraries",
+    "allocator": "lost to fragments",
+    "cuda_context": "CUDA itself",
+    "nccl_buffers": "communication between GPUs",
+}
+"""Part -> its explanation, in at most 33 characters."""
