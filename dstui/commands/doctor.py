@@ -39,12 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the checks. Return 0 if none fails, 1 if one does, 2 if the Plan is unreadable."""
-    if args.fleet and args.plan:
+    if args.fleet is not None and args.plan:
         return refuse("--fleet cannot be combined with a Plan: it compares hosts, whatever will run there")
-    if (args.save or args.against) and not args.fleet:
+    if (args.save or args.against) and args.fleet is None:
         return refuse("--save and --against need --fleet HOSTS")
     try:
-        if args.fleet:
+        if args.fleet is not None:
             return run_fleet(args)
         plan = plan_of(args.plan) if args.plan else None
     except (FileProblem, PlanError) as problem:

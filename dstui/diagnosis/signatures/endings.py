@@ -273,6 +273,7 @@ SIGNATURES = (
             rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO (?:TIME|PREEMPTION|NODE))"),
             rx("PBS: job killed: ", r"PBS: job killed: (?:deleted|killed) by"),
         ),
+        ("Start it again if it was not meant: dstui checkpoint PATH says from which step it can resume",),
         alone=True,
         confirm="sacct -j JOB --format=State,ExitCode,End",
     ),
@@ -319,6 +320,7 @@ SIGNATURES = (
             rx("srun: interrupt", r"^srun: (?:interrupt|sending Ctrl-C)"),
             rx("received abort signal", r"^\[neptune\] \[error\s*\] Run \S+ received abort signal"),  # from the page of the tracker
         ),
+        remedies=("Start it again if it was not meant: dstui checkpoint PATH says from which step it can resume",),
         confirm="last -F on the host that launched: who was logged in when the run ended.",
         alone=True,
         alike=("SLURM-CANCEL", "SIGHUP"),
