@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dstui.jobs.store.folder import JobFolder
 from tests.keyboard import bytes_of
-from tests.monkey import Input, Resized, inputs
+from tests.monkey import Input, Keys, Resized, inputs
 from tests.terminal import UNKNOWN, Terminal
 from tests.waiting import PATIENCE, wait_for
 
@@ -45,6 +45,8 @@ PAUSES = (0.0, 0.0, 0.05, 0.25)
 """Seconds to wait at most after a write, chosen at random: the next one comes while its dialog still opens, or after that."""
 QUIET = 0.03
 """Seconds without output after which a pause ends early."""
+ANSWER = 0.4
+"""Seconds to wait at most for the answer to each key of a path."""
 LAUNCH_KEY = "l"
 """The key that launches a job. Launching takes seconds of CPU time, so most sessions never press it."""
 
@@ -185,14 +187,21 @@ class MonkeySession:
         for each in write:
             if isinstance(each, Resized):
                 terminal.resize(each.columns, each.rows)
-            elif not self._type(terminal, bytes_of(each, terminal.screen.columns, terminal.screen.lines)):
-                return False
-        pause = chance.choice(PAUSES)  # a key may arrive while the previous one still opens something, or after
-        until = time.monotonic() + pause
-        seen = self._drain(terminal, pause)
+            else:
+                parts = [Keys((key,)) for key in each.keys] if isinstance(each, Keys) and each.slowly else [each]
+                for part in parts:
+                    if not self._type(terminal, bytes_of(part, terminal.screen.columns, terminal.screen.lines)):
+                        return False
+                    self._await_answer(terminal, ANSWER if len(parts) > 1 else 0.0)
+        self._await_answer(terminal, chance.choice(PAUSES))  # a key may arrive while the previous one still opens something, or after
+        return not self._ended(terminal)
+
+    def _await_answer(self, terminal: Terminal, seconds: float) -> None:
+        """Read output until it pauses, for at most so many seconds."""
+        until = time.monotonic() + seconds
+        seen = self._drain(terminal, seconds)
         while seen and (left := until - time.monotonic()) > 0:
             seen = self._drain(terminal, min(left, QUIET))
-        return not self._ended(terminal)
 
     def _type(self, terminal: Terminal, data: bytes) -> bool:
         """Send all data as fast as the session reads it; return False if the session ended."""
@@ -235,8 +244,9 @@ class MonkeySession:
             pass
         output = self.output.decode(errors="replace")
         expected = 0, -signal.SIGINT, 128 + signal.SIGINT  # ctrl+c at a moment when the session does not own the terminal
-        if terminal.code not in expected or "Traceback" in output:
-            screen = ESCAPES.sub("", output.rpartition("\x1b[?1049l")[2])
+        after = output.rpartition("\x1b[?1049l")[2]  # a log on the screen may have a traceback
+        if terminal.code not in expected or "Traceback" in after:
+            screen = ESCAPES.sub("", after)
             reports = "\n".join(file.read_text() for file in self.folder.glob("state/dstui/faults/*.txt"))
             self.problem(f"ended with {terminal.code}: {traceback_text(output)}\n{reports}\n{screen[:1500]}\n…\n{screen[-1500:]}")
         elif terminal.code == 0:
