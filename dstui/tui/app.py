@@ -51,7 +51,7 @@ COLLECT = (10_000, 5, 20)
 
 UNHURRIED = 2.0
 """Seconds after the first frame at which the other screens are imported."""
-LATER = ("dstui.tui.commands", "dstui.tui.run_screen", "dstui.tui.runs.runs_screen")
+LATER = ("dstui.tui.flows.editing", "dstui.tui.commands", "dstui.tui.run_screen", "dstui.tui.runs.runs_screen")
 END_CHECK = 0.5
 """Seconds between two checks whether the job of the session has ended."""
 
