@@ -256,7 +256,8 @@ class MonkeySession:
 
     def _look_at_what_is_left(self, terminal: Terminal) -> None:
         """Report a terminal that was not restored, and processes of the session that are still running."""
-        missing = [sequence for sequence in RESTORED if sequence not in self.output[-KEPT // 20 :]]
+        written = self.output[-KEPT // 20 :] + terminal.raw[-KEPT // 20 :]  # what `pump` has read is not in `output`
+        missing = [sequence for sequence in RESTORED if sequence not in written]
         if missing or termios.tcgetattr(terminal.fd)[:4] != self.modes:
             self.problem(f"the terminal was not restored: {missing}, {termios.tcgetattr(terminal.fd)[:4]} instead of {self.modes}")
         deadline = time.monotonic() + PATIENCE / 12
