@@ -339,7 +339,8 @@ class JobView(Vertical):
         """Edit the filter, starting with the current one or the search text."""
         search = self.log_view.search
         begin = as_word(search.pattern, regex=search.regex) if search is not None and not search.own else ""
-        self.filter_line.open(self.job_log.filter.query.text or begin)
+        current = self.job_log.filter.query.text
+        self.filter_line.open(current or begin, suggested=not current)
         self.apply_filter(self.filter_line.value)
 
     def begin_search(self) -> None:
