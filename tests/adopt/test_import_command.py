@@ -12,7 +12,8 @@ import pytest
 
 from dstui.adopt.script import ScriptFacts
 from dstui.base.files import FileProblem
-from dstui.documents.open import open_document, plan_of_both, script_facts_of
+from dstui.documents.open import open_document, plan_of_both
+from dstui.documents.training_script import script_facts_of
 from dstui.plan import load
 from tests.adopt.plain_loops import FLAT
 

@@ -34,7 +34,7 @@ def test_hang_and_straggler_are_events_that_the_diagnosis_uses(tmp_path: Path) -
     follower = Follower(folder)
     notices = [event for event in follower.poll() if isinstance(event, Notice) and event.code == "hang"]
     follower.close()
-    assert [notice.text for notice in notices] == stacks["lines"] == list(follower.places)
+    assert [notice.text for notice in notices] == stacks["lines"] == list(follower.notices.places)
     hangs = diagnose_job(folder)
     assert "no rank has written anything for" in hangs.title and "ranks 0-1: in <lambda> (behave.py:" in hangs.title
     assert hangs.cause is None and hangs.could_be == ("HANG",) and hangs.evidence[-1].file == str(folder.events_file)

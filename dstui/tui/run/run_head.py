@@ -117,7 +117,7 @@ def first_facts(follower: Follower, loss: float | None, line: str, expected: For
     glyph, style = STATES.get(state, ("·", "dim"))
     code = f" (exit status {follower.exit_code})" if follower.exit_code else ""
     facts = [Fact(0, (Span(f"{glyph} {state}{code}", style), Span(f"  {clock(follower.duration)}", "title")))]
-    facts += [Fact(0, (Span(follower.waits, "dim"),))] if follower.waits else []
+    facts += [Fact(0, (Span(follower.notices.waits, "dim"),))] if follower.notices.waits else []
     steps = [view.step for view in follower.ranks.values() if view.step is not None]
     total = f" / {follower.progress[1]:,}" if follower.progress else ""
     facts += [Fact(1, (Span("step ", "dim"), Span(f"{max(steps):,}", "title"), Span(total, "dim")))] if steps else []
