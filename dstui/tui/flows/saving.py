@@ -192,7 +192,7 @@ class Writing:
 
     def adapted_name(self) -> str:
         """Return the name that a copy of the script with DeepSpeed's lines would have; "" if there is no clear place for them."""
-        from dstui.documents.open import changed_script
+        from dstui.documents.training_script import changed_script
 
         changed = changed_script(self._session.state.plan)
         return changed.name if changed is not None and changed.text else ""
