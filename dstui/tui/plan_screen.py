@@ -55,19 +55,18 @@ class PlanScreen(MainScreen):
         self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.review: Review | None = None
         """Mounted when it is first shown."""
+
+        def leads_on() -> bool:  # not while another pane than the form has the focus
+            return self.form.on_next and self.focused in (None, self.form.rows)
+
         self.needs = {
             "undo": lambda: session.can_undo,
             "redo": lambda: session.can_redo,
-            "set_row": lambda: not self._on_next,
-            "onward": lambda: self._on_next,
+            "set_row": lambda: not leads_on(),
+            "onward": leads_on,
             "other_model": lambda: len(session.state.plan.models) > 1,
             "fix": lambda: any(f.fix is not None for f in session.state.findings),
         }
-
-    @property
-    def _on_next(self) -> bool:
-        """Whether Enter leads to the next step: not while another pane than the form has the focus."""
-        return self.form.on_next and self.focused in (None, self.form.rows)
 
     # Content of the screen
 
