@@ -107,7 +107,7 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
     first = next((answer for answer in failed if answer["kind"] not in (None, "RuntimeError")), failed[0] if failed else None)
     verdict = first or {"ok": len(answers) == ranks, "when": None, "kind": None, "message": ""}
     if not failed and len(answers) < ranks:
-        verdict = {"ok": False, "when": "initialize", "kind": "NoAnswer", "message": "a rank died without a word, or did not answer in time"}
+        verdict = {"ok": False, "when": "initialize", "kind": "NoAnswer", "message": "a rank died, or did not answer in time"}
     return {"id": request.get("id"), **verdict}
 
 
