@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.flush()
         return code
     except OSError as error:
+        if _folder_is_gone():
+            return _refuse("the current folder does not exist any more: change to another one")
         if (number := output.reader_gone(error)) is None and not output.is_full(error):
             raise
         if number is None:
@@ -48,6 +50,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _folder_is_gone() -> bool:
+    import os
+
+    try:
+        os.getcwd()  # noqa: PTH109 - pathlib has not been imported yet
+    except OSError:
+        return True
+    return False
 
 
 def _command(name: str, words: list[str]) -> int:
@@ -65,7 +77,21 @@ def _command(name: str, words: list[str]) -> int:
     return code
 
 
+def _mistyped(word: str) -> str:
+    """Return the command that a word which names neither a command nor a Plan may stand for; "" if there is none near it."""
+    if word.startswith("-") or "." in word or "/" in word:
+        return ""
+    from difflib import get_close_matches
+
+    from dstui.documents.plan_files import SHIPPED, find_plan
+
+    near = get_close_matches(word, COMMANDS, 1, 0.7)
+    return near[0] if near and word not in SHIPPED and not find_plan(word).exists() else ""
+
+
 def _session(words: list[str]) -> int:
+    if words and (command := _mistyped(words[0])):
+        return _refuse(f"there is no command and no Plan {words[0]}: did you mean dstui {command}?")
     cut = words.index("--") if "--" in words else len(words)
     args = session_parser().parse_args(words[:cut])
     args.script = words[cut + 1 :]

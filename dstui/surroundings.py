@@ -9,8 +9,9 @@ from pathlib import Path
 from dstui.assess import Facts
 from dstui.base.files import FileProblem, read_text
 from dstui.documents.layers import Template, load_layered
-from dstui.documents.open import allocation_of, script_facts_of
+from dstui.documents.open import allocation_of
 from dstui.documents.plan_files import env_files_of, hostfile_of
+from dstui.documents.training_script import script_facts_of
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.locks import broken_locks

@@ -263,7 +263,43 @@ def pasted() -> Iterator[Case]:
         yield Case(f"pasted: {name}", ("machine", "--machine", "m"), "" if good else "m: ", {"m": text}, 0 if good else 2)
 
 
-CASES = [case for make in (nested, numbers, many, texts, typed, names, hostile, pasted) for case in make()]
+def mistyped() -> Iterator[Case]:
+    """Yield words and files that a newcomer gets wrong."""
+    good = {"p": RUNS, "train.py": ""}
+    yield Case("a command", ("chekc", "p"), "there is no command and no Plan chekc: did you mean dstui check?", good)
+    yield Case("an option", ("--headless", "p", "--dryrun"), "unrecognized arguments: --dryrun (did you mean --dry-run?)", good)
+    yield Case("a part of an option", ("--headles", "p"), "unrecognized arguments: --headles (did you mean --headless?)", good)
+    yield Case("an option of a command", ("check", "p", "--strickt"), "(did you mean --strict?)", good)
+    yield Case("an option with a value", ("check", "p", "--world-sise=2"), "(did you mean --world-size?)", good)
+    yield Case("an option like no other", ("stop", "--all"), "unrecognized arguments: --all\n")
+    yield Case(
+        "a Plan in place of a machine",
+        ("check", "p", "--machine", "p"),
+        "p: neither a snapshot of `dstui machine --save` nor a matrix",
+        good,
+    )
+    yield Case("a file in place of a folder", ("render", "p", "-o", "p"), "p: there is a file of this name", good)
+    yield Case("no key", ("docs", ""), "there is no entry ''", status=1)
+    yield Case("no hosts", ("doctor", "--fleet", ""), "'' is not a SLURM node list")
+    yield Case("a folder in place of a file", ("import", "."), ". is a folder: name a file in it")
+    for name, content, says in (
+        ("UTF-16", RUNS.encode("utf-16"), "is encoded in UTF-16: save the file as UTF-8"),
+        ("Latin-1", f"{RUNS}name: caf\xe9\n".encode("latin-1"), "not UTF-8 (byte 0xe9): save the file as UTF-8"),
+        ("binary", b"\x7fELF\0\0", "is a binary file, not text"),
+        ("empty", b"", "the file is empty"),
+        ("only comments", b"# a\n# b\n", "only comments are in the file"),
+        ("a tab", b"version: 1\njob:\n\tscript: t.py\n", "a tab where YAML wants spaces: indent with spaces"),
+        ("a key twice", b"version: 1\nname: a\nname: b\n", "the key 'name' is given a second time (first on line 2)"),
+        ("more than 1 MiB", b"#" * (2 << 20), "is larger than 1 MiB"),
+    ):
+        yield Case(f"{name}, check", ("check", "p"), says, {"p": content})
+        yield Case(f"{name}, import", ("import", "p"), says, {"p": content}, twin=True)
+    for name, content in (("BOM", b"\xef\xbb\xbf" + RUNS.encode()), ("CRLF", RUNS.replace("\n", "\r\n").encode())):
+        yield Case(f"{name} is read", ("check", "p"), "p: ", {"p": content, "train.py": ""}, 0)
+    yield Case("a newer Plan", ("check", "p"), "7: this dstui reads version 1: update dstui", {"p": PLAN.replace("1", "7")}, 1)
+
+
+CASES = [case for make in (nested, numbers, many, texts, typed, names, hostile, pasted, mistyped) for case in make()]
 
 
 def assert_answer(case: Case, ran: CommandResult) -> None:

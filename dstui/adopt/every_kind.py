@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +21,7 @@ from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 LISTED = 9
 """Launches of a text that are listed."""
+ARGUMENT = re.compile(r"\$\{?[1-9@*#]")
 LONGEST = 80
 """Characters of a launch in a list."""
 
@@ -59,12 +61,13 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
         raise ConfigError("shell text is not read here")
     try:
         shell = read_shell(text, beside.around, beside.parse)
-        launch = _chosen(shell, beside.launch, beside.around.decided_by_a_run)
+        launch = _chosen(shell, beside.launch, _ways_to_read(text, beside.around))
         line = command_line(launch, beside.around.folder)
     except (Unparsed, ShellLimit) as problem:
         raise ConfigError(problem.message, problem.line or None) from None
     except NoLaunch as problem:
-        raise ConfigError(problem.message) from None
+        hint = f", or only its arguments do: {_ways_to_read(text, beside.around)}" if ARGUMENT.search(text) else ""
+        raise ConfigError(problem.message + hint) from None
     notes = (*_about(shell, launch), *shell.notes, *line.notes)
     folder = unescape_holes(line.folder)
     place = line.folder if line.folder.startswith("${") else posixpath.join(to_plan_text(beside.around.folder), line.folder)
@@ -81,8 +84,18 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
     return replace(made, launches=tuple(_listed(shell.launches)))
 
 
-def _chosen(shell: ShellText, number: int, decided_by_a_run: str) -> Launch:
-    """Return the launch with this number. Raises ConfigError."""
+def _ways_to_read(text: str, around: ShellContext) -> str:
+    """Return the commands that read a launch which the text alone leaves open: a run, and the script with its arguments if it has any."""
+    run = f"`dstui run --hold -- bash {around.script or 'SCRIPT'}` reads it"
+    return f"{run}; so may `dstui import -- bash {around.script} ITS ARGUMENTS`" if around.script and ARGUMENT.search(text) else run
+
+
+def _chosen(shell: ShellText, number: int, ways: str) -> Launch:
+    """Return the launch with this number. `ways`: the commands that read one that only a run decides. Raises ConfigError."""
+    if not shell.launches and shell.unreached:
+        unset = [note for note in shell.notes if note.endswith("read as unset")]
+        seen = f" ({'; '.join([*shell.unseen[:2], *unset[:2]])})" if shell.unseen or unset else ""
+        raise ConfigError(f"{shell.unreached} is not reached as the text is read here{seen}: {ways}")
     if not shell.launches:
         raise ConfigError(
             "no command that starts training: deepspeed …, accelerate launch …, torchrun … or python train.py"
@@ -93,7 +106,8 @@ def _chosen(shell: ShellText, number: int, decided_by_a_run: str) -> Launch:
     launch = shell.launches[max(number - 1, 0)]
     if undecided := undecided_in(launch, shell):
         name, line = undecided[0]
-        raise ConfigError(f"${name} of the launch in line {launch.line} depends on the branch in line {line}, {decided_by_a_run}", line)
+        open_to = f"${name} of the launch in line {launch.line} depends on the branch in line {line}"
+        raise ConfigError(f"{open_to}, which the script decides while it runs: {ways}", line)
     return launch
 
 
@@ -102,8 +116,7 @@ def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
     if len(shell.launches) > 1:
         yield f"{len(shell.launches)} launches in the text; this is the one in line {launch.line} (--launch N takes another):"
         yield from (f"  {number}. {one}" for number, one in enumerate(_listed(shell.launches), 1))
-    texts = [*launch.words, *launch.env.values(), launch.folder]
-    for name in dict.fromkeys(name for text in texts for _, name in holes_in(text)):
+    for name in dict.fromkeys(name for text in launch.texts for _, name in holes_in(text)):
         if name == "HOME":
             yield "${HOME} is the home folder (~) of the user who launches"
         elif name != GPU_COUNT:

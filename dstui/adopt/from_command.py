@@ -19,6 +19,7 @@ from dstui.adopt.script_options import options_of, options_of_yamls
 from dstui.base.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PARALLELISM, PLUGIN, TOP, AccelerateKey
 from dstui.plan.handed_over import CONFIG, CONFIG_FILES, CONFIG_OPTIONS
+from dstui.plan.holes import HOLE
 from dstui.plan.launchers import LAUNCHERS
 from dstui.plan.scalars import resolve
 
@@ -27,8 +28,9 @@ ReadNamed = Callable[[str], str | None]
 ACCELERATES_OWN = {"config_file", "use_deepspeed", "deepspeed_config_file", "zero_stage", "deepspeed_hostfile"}
 """Options of `accelerate launch` that configure DeepSpeed directly."""
 LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
-CLUSTER = ("hostfile", "include", "exclude", "num_nodes", "num_gpus", "master_addr", "master_port")
-"""Options of the deepspeed launcher that are keys of `cluster:`."""
+CLUSTER = ("hostfile", "include", "exclude")
+NUMBERS = ("num_nodes", "num_gpus", "master_port")
+"""Options of the deepspeed launcher that are keys of `cluster:`, as is master_addr."""
 
 
 def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts: ScriptFacts | None = None) -> Imported:
@@ -101,8 +103,12 @@ def _deepspeed_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     for name, value in line.options.items():
         if value == GPUS:
             notes.append(f"--{name} is the number of GPUs (nvidia-smi, device_count): left out, which is every GPU of the machine")
+        elif name in NUMBERS and isinstance(value, str):
+            _number(found, name, name, value, notes)
+        elif name == "master_addr" and isinstance(value, str):
+            _address(found, value, notes)
         elif name in CLUSTER and isinstance(value, str):
-            found[name] = resolve(value) if value.isdecimal() else value
+            found[name] = value
         elif name == "launcher" and str(value).lower() in LAUNCHERS:
             found["launcher"] = str(value).lower()
         elif name == "bind_cores_to_rank":
@@ -151,7 +157,7 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
     if rank not in (("",) if several else ("", "0")):
         notes.append(f"--node_rank {rank} is left out: one Plan is for all hosts, and each gets its own")
     if address and not (address in LOCAL and not several):
-        found["master_addr"] = address
+        _address(found, address, notes)
     if port:
         _number(found, "master_port", "master_port", port, notes)
 
@@ -162,6 +168,14 @@ def _ranks(found: dict[str, Any], option: str, value: str | bool, notes: list[st
         notes.append(f"--{option} is the number of GPUs (nvidia-smi, device_count): left out, which is every GPU of the machine")
     elif value not in ("gpu", "auto") and _number({}, "num_gpus", option, str(value), notes):
         found["num_gpus" if several else "hosts"] = int(str(value)) if several else {"localhost": int(str(value))}
+
+
+def _address(found: dict[str, Any], value: str, notes: list[str]) -> None:
+    """Convert the address where the ranks meet; note one that is still open, which no key accepts."""
+    if HOLE.search(value):
+        notes.append(f"--master_addr {value} is open: write the address under cluster.master_addr; without it, the first host is taken")
+    else:
+        found["master_addr"] = value
 
 
 def _number(found: dict[str, Any], key: str, option: str, value: str, notes: list[str]) -> bool:

@@ -6,6 +6,7 @@ was trained with it, however well the job ended.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import os
@@ -35,6 +36,8 @@ def read_text(path: Path, opened: int | None = None) -> str:
         raw = _bytes(path, MAX_BYTES + 1, opened)
     except IsADirectoryError:
         raise FileProblem(f"{path} is a folder: name a file in it") from None
+    except PermissionError:
+        raise FileProblem(f"{path}: no permission to read it") from None
     except (OSError, ValueError) as error:
         raise FileProblem(f"{path}: {reason(error)}") from None
     return _text_of(raw, str(path))
@@ -52,8 +55,10 @@ def read_standard_input() -> str:
 def _text_of(raw: bytes, name: str) -> str:
     if len(raw) > MAX_BYTES:
         raise FileProblem(f"{name} is larger than {MAX_BYTES // 1024**2} MiB, too large for a configuration")
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # as PowerShell's > writes
+        raise FileProblem(f"{name} is encoded in UTF-16: save the file as UTF-8")
     if b"\0" in raw:
-        raise FileProblem(f"{name} is a binary file: a Plan is YAML text")
+        raise FileProblem(f"{name} is a binary file, not text")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -103,6 +108,7 @@ def reason(error: OSError | ValueError) -> str:
         "PermissionError": "no permission: choose another place, or change its mode",
         "IsADirectoryError": "is a folder",
         "NotADirectoryError": "a part of this path is a file, not a folder",
+        "FileExistsError": "there is a file of this name",
     }
     if error.errno == errno.ENOSPC:
         return "the disk is full: free some space, or choose another place"

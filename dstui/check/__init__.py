@@ -39,8 +39,8 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
 ) -> list[Finding]:
     """Return the findings on a Plan, most severe first. Unknown facts about the machine or the world size are not judged.
 
-    `script`: the facts about the training script (`dstui.documents.open.script_facts_of`). `model`, `models`: the config.json of the model,
-    or of each of several (`dstui.facts.model_configs.read_model_configs`). `pool`: the content of the hostfile (`hostfile_of` of
+    `script`: the facts about the training script (`dstui.documents.training_script.script_facts_of`). `model`, `models`: the config.json of
+    the model, or of each of several (`dstui.facts.model_configs.read_model_configs`). `pool`: the content of the hostfile (`hostfile_of` of
     `dstui.documents.plan_files`). `env_files`: the .deepspeed_env files that DeepSpeed would read (`env_files_of` there). `slurm`: the
     offers of this host's SLURM cluster.
 

@@ -15,8 +15,8 @@ from dstui.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from dstui.checkpoints.convert import Conversion, Kind, conversion_problem, convert, describe_checkpoint, estimate_cost, format_gib
 from dstui.checkpoints.resume import resume_arguments, resume_findings, resume_line
 from dstui.commands.plan_argument import plan_of
-from dstui.documents.open import script_facts_of
 from dstui.documents.plan_files import read_pool
+from dstui.documents.training_script import script_facts_of
 from dstui.plan import PlanError
 
 

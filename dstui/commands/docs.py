@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         for line in _index_lines():
             tell(line)
         return 0
-    pages = list(_pages(args.key))
+    pages = list(_pages(args.key)) if args.key.strip() else []
     for number, page in enumerate(pages):
         tell(("\n" if number else "") + page)
     if pages:
@@ -63,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
     names = [name for _, entries in index() for name in entries]
     names += [other for topic in topics() for other in topic.also]
     close = difflib.get_close_matches(args.key, list(dict.fromkeys([*names, *(name.rpartition(".")[2] for name in names)])), 5, 0.7)
-    say(f"there is no entry {args.key}" + (f"; there is {', '.join(close)}" if close else "; dstui docs lists everything"))
+    say(
+        f"there is no entry {args.key or repr(args.key)}" + (f"; there is {', '.join(close)}" if close else "; dstui docs lists everything")
+    )
     return 1
 
 

@@ -30,7 +30,8 @@ from dstui.plan import Plan, PlanError
 from dstui.plan.holes import fill_holes
 from dstui.plan.hostfile import HostfileProblem
 
-UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"""A GB of memory is 2^30 bytes, as in nvidia-smi and everywhere in dstui: a GPU sold with 80 GB has nearly that."""
 WORDS = {"fits": "fits", "tight": "tight: it fits if little memory is wasted", "too big": "too big", "unknown": "nothing to compare with"}
 BAR, SHORT_BAR, COLUMN = 24, 10, 21
 
@@ -79,9 +80,6 @@ def run(args: argparse.Namespace) -> int:
             tell(line)
         if found.fits is False and not args.recommend:
             tell("\n--recommend searches the plans that fit here, and says what would fit if none does")
-        for option, text in (("--ram", args.ram), ("--gpu-memory", args.gpu_memory)):
-            if text and "i" not in text.lower():
-                tell(f"{option} {text} is {format_size(bytes_of(text, option))} above, where a GB is 2^30 bytes, as in nvidia-smi")
     return 1 if found.fits is False else 0
 
 
@@ -109,8 +107,8 @@ def _where(args: argparse.Namespace, plan: Plan) -> tuple[Plan, Machine]:
 
 
 def bytes_of(text: str, option: str = "--gpu-memory") -> int:
-    """Parse a size such as 80GB, 24GiB or 16000MB to bytes. Raises FileProblem."""
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", text.upper())
+    """Parse a size of memory such as 80GB, 24GiB or 16000MB to bytes. Raises FileProblem."""
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", text.upper())
     if match is None or float(match[1]) <= 0 or match[2] not in UNITS:
         raise FileProblem(f"{option} {text}: a size is a number with a unit, such as 80GB or 24GiB")
     return int(float(match[1]) * UNITS[match[2]])

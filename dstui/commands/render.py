@@ -11,8 +11,8 @@ from pathlib import Path
 from dstui.base.files import FileProblem, reason, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import add_no_site, plan_of
-from dstui.documents.open import changed_script, code_for_script
 from dstui.documents.plan_files import env_files_of, read_pool
+from dstui.documents.training_script import changed_script, code_for_script
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.plan import Plan, PlanError

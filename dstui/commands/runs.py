@@ -192,7 +192,8 @@ def _table(args: argparse.Namespace, kept: Any) -> int:
     shown = columns_named(args.columns) if args.columns else tuple(map(column, USUAL))
     if any(one.name == "changed" for one in shown):
         link(runs)
-    if runs and (key := unknown(runs, conditions)):
+    names = [*(one.key for one in conditions if one.key), args.sort or "started", *(one.name for one in shown)]
+    if runs and (key := unknown(runs, names)):
         say(f"no run has {key}: it is not a column, a metric, or a key of their Plans")
     found = chosen(runs, conditions)
     if args.by:

@@ -185,8 +185,8 @@ def wider_range(plan: Plan) -> Patch:
 
 
 def clip_gradients(plan: Plan) -> Patch:
-    """Clip the norm of the gradients at 1 if they are not clipped."""
-    return None if plan.get("deepspeed.gradient_clipping") else put(plan, "deepspeed.gradient_clipping", 1.0)
+    """Clip the norm of the gradients at 1, DeepSpeed's default, if the Plan switches it off."""
+    return put(plan, "deepspeed.gradient_clipping", 1.0) if plan.get("deepspeed.gradient_clipping") == 0 else None
 
 
 def whole_parameters(plan: Plan) -> Patch:

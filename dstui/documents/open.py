@@ -1,17 +1,13 @@
-"""Open any supported file as a Plan: a Plan, a shipped Plan, a ds_config.json, an accelerate YAML, a launch script or a training script.
-
-The script that a Plan names is also analysed (never run): who reads its configuration, and how.
-"""
+"""Open any supported file as a Plan: a Plan, a shipped Plan, a ds_config.json, an accelerate YAML, a launch script or a training script."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import islice, pairwise
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,25 +15,17 @@ from dstui.adopt.signs import PYTHON, Kind, kind_of
 from dstui.base.files import FileProblem, is_file, is_folder, read_text, typed_path
 from dstui.documents.layers import load_layered
 from dstui.documents.plan_files import apply_overrides, find_plan, read_plan
+from dstui.documents.training_script import facts_of_file, script_named
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
-from dstui.plan.holes import unescape_holes
 from dstui.plan.hostfile import HostfileError
 
-MOST_PARENTS = 6
-"""Folders above a script in which the top of its project is looked for."""
-MOST_NAMES = 20_000
-"""Names in a folder that imports are compared with."""
-PROJECT_FILES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-"""Files of a project's top folder."""
 MOST_SCRIPTS = 300
 """Scripts of a folder that are analysed."""
 
 if TYPE_CHECKING:
     from dstui.adopt.every_kind import FilesBeside
-    from dstui.adopt.recipes import Script
-    from dstui.adopt.script import NoScript, ScriptFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +75,7 @@ def for_script_here(plan: Plan) -> Plan:
         return plan
     trains = []
     for path in islice(sorted(Path().glob("*.py")), MOST_SCRIPTS):
-        facts = _facts_of(path)
+        facts = facts_of_file(path)
         if facts is not None and (facts.integration or facts.without):
             trains.append(path.name)
     return plan.set("job.script", trains[0]) if len(trains) == 1 else plan
@@ -96,26 +84,6 @@ def for_script_here(plan: Plan) -> Plan:
 def is_script(name: str) -> bool:
     """Return whether a name is that of an existing Python script."""
     return name.endswith(PYTHON) and is_file(name)
-
-
-def script_named(name: str, text: str) -> Script:
-    """Return an analysed training script in the form that recipes take."""
-    from dstui.adopt.recipes import Script
-    from dstui.adopt.script import ScriptFacts
-
-    facts = _facts_of(Path(name)) or ScriptFacts(None, (), "it cannot be read")
-    return Script(name, facts, "optim" in text, facts.model, needs=_needs_of_loop(text) if facts.without else {})
-
-
-def _needs_of_loop(text: str) -> Mapping[str, bool | float]:
-    """Return the values of the configuration that a plain loop decides."""
-    from dstui.adopt.adapted_script import adapted
-    from dstui.adopt.loop_optimizer import NoPlace
-
-    try:
-        return adapted(text).needs
-    except NoPlace:
-        return {}
 
 
 def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Opened:
@@ -145,7 +113,7 @@ def open_text(text: str, launch: int = 0) -> Opened:
 
 def plan_of_both(config: str, script: str) -> Opened:
     """Return one Plan for a ds_config.json or an accelerate YAML and its script. Raises FileProblem or PlanError."""
-    path, facts = Path(config), _facts_of(Path(script))
+    path, facts = Path(config), facts_of_file(Path(script))
     text = read_text(path)
     kind = kind_of(text, path.name)
     args = (
@@ -190,7 +158,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
 
     reader = file_reader(path.parent)
     if kind != "command":
-        return FilesBeside(reader, lambda name: _facts_of(Path(name)))
+        return FilesBeside(reader, lambda name: facts_of_file(Path(name)))
     from dstui.adopt.shell.read import Unparsed
     from dstui.adopt.shell.shell_state import Node, ShellContext
     from dstui.base.shell_parser import ShellSyntax, parse_shell
@@ -215,7 +183,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
         text_of=reader,
         moment=time.strftime,
     )
-    return FilesBeside(reader, lambda name: _facts_of(Path(name)), around, parse, launch)
+    return FilesBeside(reader, lambda name: facts_of_file(Path(name)), around, parse, launch)
 
 
 def file_reader(folder: Path) -> Callable[[str], str | None]:
@@ -255,140 +223,3 @@ def allocation_of(plan: Plan) -> dict[str, int] | None:
     with suppress(HostfileError):
         return hosts_of_allocation(os.environ)
     return None
-
-
-def script_facts_of(plan: Plan) -> ScriptFacts | NoScript | None:
-    """Return the facts of a Plan's script; None if it has none. Reads the script without running it."""
-    return script_facts(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
-
-
-def script_facts(folder: str, script: str | None, module: str | None) -> ScriptFacts | NoScript | None:
-    """Do the same for a script, or for a module whose file is in the folder."""
-    from dstui.adopt.script import NoScript
-
-    if script:
-        path = Path(folder, unescape_holes(script))
-        return _facts_of(path) or NoScript(path)
-    stem = Path(folder, (module or "").replace(".", "/"))
-    with suppress(OSError, ValueError):
-        found = next((path for path in (stem.with_suffix(".py"), stem / "__main__.py") if module and path.is_file()), None)
-        return _facts_of(found, Path(folder)) if found is not None else None
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedScript:
-    """The plain training loop of a Plan with DeepSpeed's lines added: a new file, the user's own stays unchanged."""
-
-    name: str
-    """The name of the new file."""
-    text: str
-    """Its content; empty if there is no clear place for the lines in the script."""
-    diff: str
-    notes: tuple[str, ...]
-    """What remains to be done by hand, each with its line."""
-    needs: Mapping[str, bool | float] = field(default_factory=dict)
-    """Keys that the configuration needs for the adapted script."""
-
-
-def code_for_script(plan: Plan) -> str:
-    """Return the lines that a Plan's script needs in general. Reads the script without running it."""
-    from dstui.render.code import render_code
-
-    return render_code(plan, lightning=getattr(script_facts_of(plan), "uses_lightning", False))
-
-
-def changed_script(plan: Plan) -> ChangedScript | None:
-    """Return the script of a Plan, adapted to DeepSpeed; None if it is not a plain loop. Reads the script without running it."""
-    facts = script_facts_of(plan)
-    without = getattr(facts, "without", None)
-    if without is None or without.what == "lightning" or not plan.job.script:
-        return None
-    from difflib import unified_diff
-
-    from dstui.adopt.adapted_script import adapted
-    from dstui.adopt.loop_optimizer import NoPlace
-
-    path = Path(plan.place(plan.job.workdir), plan.job.script)
-    name = f"{path.stem}_deepspeed.py"
-    try:
-        before = read_text(path)
-        made = adapted(before)
-    except NoPlace as problem:
-        where, message = f"{path.name}:{problem.line}" if problem.line else path.name, problem.message
-        if " of " in without.why.partition(":")[0]:  # a line of a module that it imports
-            where, message = path.name, f"its loop is in another file ({without.why})"
-        return ChangedScript(name, "", "", (f"{where}: {message}; these are the lines in general, to be placed by hand",))
-    lines = unified_diff(before.splitlines(keepends=True), made.text.splitlines(keepends=True), path.name, name)
-    diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return ChangedScript(name, made.text, diff, tuple(f"{path.name}:{line}: {note}" for line, note in made.notes), made.needs)
-
-
-def _facts_of(path: Path, root: Path | None = None) -> ScriptFacts | None:
-    """Return the facts of a script; None if it cannot be read. They are cached until one of its files changes.
-
-    `root`: the folder for its imports, if not its own.
-    """
-    with suppress(OSError, ValueError, FileProblem):
-        asked = (path, root or path.parent, path.stat().st_mtime_ns)
-        facts, read = _facts(*asked)
-        if any(_changed_at(file) != moment for file, moment in read.items()):
-            _facts.cache_clear()
-            facts, _ = _facts(*asked)
-        return facts
-    return None
-
-
-def _changed_at(path: Path) -> int:
-    with suppress(OSError, ValueError):
-        return path.stat().st_mtime_ns
-    return 0
-
-
-def _import_roots(folder: Path) -> Iterator[tuple[Path, frozenset[str]]]:
-    """Yield where the imports of a script in this folder may be, the nearest first, with the names of files and folders there.
-
-    These are the folders up to the top of its project, with `src`, as after `pip install -e .` or with PYTHONPATH=.; without a sign of
-    the top, its own and those above the packages of which the script itself is a part.
-    """
-    folders = list(islice((folder.absolute(), *folder.absolute().parents), 1 + MOST_PARENTS))
-    tops = (n for n, place in enumerate(folders) if any(is_file(place / name) or is_folder(place / name) for name in PROJECT_FILES))
-    top = next(tops, None)
-    yield folder, _names_in(folder)
-    if top is None:
-        yield from ((outer, frozenset({inner.name})) for inner, outer in pairwise(folders))
-        return
-    for place in (folder / "src", *(outer / inner for outer in folders[1 : top + 1] for inner in ("", "src"))):
-        yield place, _names_in(place)
-
-
-def _names_in(folder: Path) -> frozenset[str]:
-    return _names_listed(folder, _changed_at(folder))
-
-
-@lru_cache(maxsize=32)
-def _names_listed(folder: Path, _changed: int) -> frozenset[str]:
-    with suppress(OSError, ValueError), os.scandir(folder) as entries:
-        return frozenset(entry.name for entry in islice(entries, MOST_NAMES))
-    return frozenset()
-
-
-@lru_cache(maxsize=64)
-def _facts(path: Path, root: Path, _changed: int) -> tuple[ScriptFacts, dict[Path, int]]:
-    """Return the facts, and the imported modules that were looked up with their modification time (0: no file)."""
-    from dstui.adopt.script import inspect_script
-
-    read = dict[Path, int]()
-    roots = list(_import_roots(root))
-    read |= {folder: _changed_at(folder) for folder, _ in roots}
-
-    def text_of(name: str) -> str | None:
-        for file in (folder / name for folder, names in roots if name.partition("/")[0] in names):
-            read[file] = _changed_at(file)
-            with suppress(FileProblem):
-                if read[file] and is_file(file):
-                    return read_text(file)
-        return None
-
-    package = path.parent.relative_to(root).as_posix()
-    return inspect_script(read_text(path), text_of, package.strip(".")), read

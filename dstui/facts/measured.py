@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from dstui import __version__
 from dstui.base import child_python
 from dstui.base.files import FileProblem, read_text, write_atomic
 from dstui.base.limits import parse_json
@@ -77,6 +78,8 @@ KEPT_RUNS, KEPT_MACHINES, KEPT_MODELS = 8, 16, 64
 """The number of runs kept for each model and machine, of machines per model, and of models; the latest ones."""
 OF_MODEL = ("source", "params", "trainable", "lora", "quantization", "attention")
 """The keys of a Plan that identify its model."""
+FIGURES = f"{__version__}/1"
+"""The release of the forecast to which a run was compared; the number rises where figures change within a release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +101,23 @@ class Taken:
     """Used RAM of a node divided by the forecast, if the ranks have GPUs."""
     settings: str = ""
     """`Setup.settings` of the run."""
+    figures: str = FIGURES
+    """The forecast that the ratios are of."""
+
+    @property
+    def comparable(self) -> bool:
+        """Return whether the ratios are of the forecast as it is now."""
+        return self.figures == FIGURES
 
     def __str__(self) -> str:
         of_gpu = self.gpu_bytes is not None
         memory, where = (self.gpu_bytes, "of a GPU") if of_gpu else (self.node_bytes, "of the RAM of a node")
-        facts = [f"{format_size(memory)} {where}{_beside(self.memory_scale)}"] if memory else []
-        facts += [f"{self.step_seconds:.3g} s a step{_beside(self.step_scale)}"] if self.step_seconds else []
+        facts = [f"{format_size(memory)} {where}{self._beside(self.memory_scale)}"] if memory else []
+        facts += [f"{self.step_seconds:.3g} s a step{self._beside(self.step_scale)}"] if self.step_seconds else []
         return f"{self.run} ({self.ended[:10]}): {', '.join(facts)}"
 
-
-def _beside(scale: float | None) -> str:
-    return f" ({scale - 1:+.0%} of the forecast)" if scale is not None else ""
+    def _beside(self, scale: float | None) -> str:
+        return f" ({scale - 1:+.0%} of the forecast)" if scale is not None and self.comparable else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +140,7 @@ class Measured:
         runs = self.runs(machine)
         found: dict[str, Any] = {}
         for part in PARTS:
-            values = [value for run in runs if (value := getattr(run, part))]
+            values = [value for run in runs if run.comparable and (value := getattr(run, part))]
             if values:
                 middle = median(values)
                 found[part] = middle
@@ -173,11 +182,11 @@ def read_measured(model: str) -> Measured:
 def taken_of(found: Any) -> Taken:
     """Return a run from its stored form. Invalid values are left out."""
     given = found if isinstance(found, Mapping) else {}
-    made: dict[str, Any] = {name: given[name][:200] for name in ("run", "ended", "settings") if isinstance(given.get(name), str)}
+    made: dict[str, Any] = {name: given[name][:200] for name in ("run", "ended", "settings", "figures") if isinstance(given.get(name), str)}
     made |= {name: given[name] for name in ("gpu_bytes", "node_bytes") if type(given.get(name)) is int and 0 < given[name] < 1 << 60}
     limits = {"step_seconds": 1e7, "memory_scale": 1e3, "host_scale": 1e3, "step_scale": 1e6}
     made |= {name: float(given[name]) for name in limits if isinstance(given.get(name), float) and 0 < given[name] < limits[name]}
-    return Taken(**made)
+    return Taken(**{"figures": "", **made})
 
 
 def remember(plan: Plan, machine: Machine, taken: Taken) -> None:

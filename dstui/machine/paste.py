@@ -60,7 +60,8 @@ def machine_from_text(text: str, source: str) -> Machine:
     text = "\n".join(line[:LONGEST] for line in COLOURS.sub("", text).splitlines())
     tables = list(_tables(text))
     if not tables:
-        raise PasteError("no matrix in it: paste the output of `nvidia-smi topo -m`, from the line with GPU0 on")
+        what = "neither a snapshot of `dstui machine --save` nor a matrix"
+        raise PasteError(f"{what}: paste the output of `nvidia-smi topo -m`, from the line with GPU0 on")
     topology = next((table for table in tables if not table.is_p2p), None)
     of_nvlink = next((table for table in tables if table.p2p == ("nvlink",)), None)
     if topology is not None:

@@ -141,7 +141,7 @@ def compose(text: str) -> Node:
             "a character that does not belong in a text file: remove it", text.count("\n", 0, at) + 1 if isinstance(at, int) else None
         ) from None
     if node is None:
-        raise DocumentError("the file is empty")
+        raise DocumentError("only comments are in the file" if text.strip() else "the file is empty")
     return node
 
 

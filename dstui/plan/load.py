@@ -158,7 +158,8 @@ class Form:
         if version is MISSING:
             self.wrong((), "the first key of a Plan is `version: 1`: add it")
         elif isinstance(version, bool) or version != 1:
-            self.wrong(("version",), f"{version!r}: this dstui reads version 1")
+            newer = isinstance(version, int) and version > 1
+            self.wrong(("version",), f"{version!r}: this dstui reads version 1" + (": update dstui" if newer else ""))
         return not self.findings
 
     def mapping(self, path: Path, value: Any) -> dict[str, Any]:

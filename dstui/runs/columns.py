@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from dstui.base.text import one_line
 from dstui.jobs.store.plan_diff import Change
@@ -17,6 +17,8 @@ from dstui.jobs.watch.summary import rate_text, value_text
 from dstui.plan.patterns import METRICS
 from dstui.plan.scalars import yaml_scalar
 from dstui.runs.run import Run
+
+Kept = Literal["start", "ends"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,8 @@ class Column:
     """Whether its text is aligned to the right."""
     widest: int = 60
     """The largest width of its texts on a screen, in cells."""
-    tail: bool = False
-    """Whether a cut text keeps its end, where names of runs differ."""
+    keeps: Kept = "start"
+    """The part that is kept of a text that has no room: names of runs differ at their ends."""
 
 
 def _started(run: Run) -> str:
@@ -158,7 +160,7 @@ def _texts(name: str, help: str, text: Callable[[Run], str], widest: int = 60) -
 _ALL: Final = (
     Column("state", "starting, running, succeeded, failed, stopped or lost; with its exit status", lambda run: run.status.state, _state),
     Column("exit", "exit status", lambda run: run.status.exit_code, lambda run: format_value(run.status.exit_code or ""), number=True),
-    Column("name", "the run", lambda run: run.name, lambda run: run.name, widest=44, tail=True),
+    Column("name", "the run", lambda run: run.name, lambda run: run.name, widest=44, keeps="ends"),
     Column("started", "when it was started", lambda run: run.status.started, _started),
     Column("age", "since its start", _age, lambda run: short_duration(_age(run)), number=True),
     Column("took", "from start to end", lambda run: run.took, lambda run: short_duration(run.took), number=True),
@@ -214,9 +216,9 @@ def _setting_text(run: Run, name: str) -> str:
     return "" if value is None else format_value(value)
 
 
-def plain_column(name: str, *, number: bool = False) -> Column:
-    """Return a column with only a name and an alignment, for other tables than those of runs."""
-    return Column(name, "", lambda _: None, lambda _: "", number=number)
+def plain_column(name: str, *, number: bool = False, keeps: Kept = "start") -> Column:
+    """Return a column with only a name, an alignment and what is kept of long texts, for other tables than those of runs."""
+    return Column(name, "", lambda _: None, lambda _: "", number=number, keeps=keeps)
 
 
 def columns_named(names: str) -> tuple[Column, ...]:

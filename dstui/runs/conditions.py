@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from dstui.jobs.store.records import JobState
 from dstui.logs.time_parsing import UNITS
-from dstui.runs.columns import column
+from dstui.plan.patterns import METRICS
+from dstui.runs.columns import COLUMNS, column
 from dstui.runs.run import Run
 
 COMPARISON: Final = re.compile(r"(?P<key>[\w./-]+?)(?P<by>!=|<=|>=|=|<|>|~)(?P<value>.*)", re.DOTALL)
@@ -55,9 +56,10 @@ def chosen(runs: Sequence[Run], conditions: Sequence[Condition]) -> list[Run]:
     return [run for run in runs if all(condition.holds(run) for condition in conditions)]
 
 
-def unknown(runs: Sequence[Run], conditions: Sequence[Condition]) -> str:
-    """Return the first key that no run has, probably a typing error; "" if each is known."""
-    return next((one.key for one in conditions if one.key and all(column(one.key).value(run) is None for run in runs)), "")
+def unknown(runs: Sequence[Run], names: Iterable[str]) -> str:
+    """Return the first name of neither a column nor a metric that no run has, probably a typing error; "" if each is known."""
+    known = COLUMNS.keys() | METRICS.keys()
+    return next((name for name in names if name not in known and all(column(name).value(run) is None for run in runs)), "")
 
 
 def _condition(word: str) -> Condition:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import isnan
 from typing import Any
 
-from dstui.runs.columns import DROPPED, Column
+from dstui.runs.columns import DROPPED, Column, Kept
 from dstui.runs.run import Run
 
 GAP = "  "
@@ -59,7 +59,7 @@ def lines(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: int 
     for row in texts:
         parts = []
         for n in used:
-            text = cut(row[n], sizes[n], tail=columns[n].tail and row is not texts[0])
+            text = cut(row[n], sizes[n], columns[n].keeps)
             pad = " " * (sizes[n] - cell_len(text))
             parts.append(f"{pad}{text}" if columns[n].number else f"{text}{pad}")
         made.append(GAP.join(parts).rstrip())
@@ -95,13 +95,20 @@ def _cells_of(sign: str) -> int:
     return 0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
 
 
-def cut(text: str, width: int, *, tail: bool = False) -> str:
-    """Cut a text to at most `width` cells, with an ellipsis; `tail`: keep its end."""
+def cut(text: str, width: int, keeps: Kept = "start") -> str:
+    """Cut a text to at most `width` cells, with an ellipsis for what is not kept. Of both ends, a third is the start."""
     if cell_len(text) <= width:
         return text
-    while text and cell_len(text) >= width:
-        text = text[1:] if tail else text[:-1]
-    return f"…{text}" if tail else f"{text}…"
+    room = max(width - 1, 0)
+    start = _first_cells(text, {"start": room, "ends": room // 3}[keeps])
+    return f"{start}…{_first_cells(text[::-1], room - cell_len(start))[::-1] if keeps == 'ends' else ''}"
+
+
+def _first_cells(text: str, cells: int) -> str:
+    text = text[:cells]
+    while cell_len(text) > cells:
+        text = text[:-1]
+    return text
 
 
 LEAST, BRIEF = 8, 14
@@ -111,7 +118,7 @@ LEAST, BRIEF = 8, 14
 def shrunk(sizes: dict[int, int], columns: Sequence[Column], room: int) -> dict[int, int]:
     """Return widths that fit into `room` if possible: the widest columns shrink first, down to LEAST cells."""
     made = {n: min(size, column.widest) for (n, size), column in zip(sizes.items(), columns, strict=True)}
-    names = {n for n, column in zip(sizes, columns, strict=True) if column.tail}
+    names = {n for n, column in zip(sizes, columns, strict=True) if column.keeps == "ends"}
     while sum(made.values()) > room and max(made.values()) > LEAST:
         widest = max((n for n in made if n not in names and made[n] > BRIEF), key=lambda n: (made[n], n), default=None)
         if widest is None:

@@ -21,7 +21,8 @@ from dstui.adopt.shell.recognise import PASS_LOCAL_RANK, recognise
 from dstui.adopt.shell.shell_state import Launch
 from dstui.base.files import FileProblem, write_atomic
 from dstui.base.output import begin, flush, no_screen, remark, say
-from dstui.documents.open import file_reader, script_facts, script_facts_of
+from dstui.documents.open import file_reader
+from dstui.documents.training_script import script_facts, script_facts_of
 from dstui.plan import Plan, PlanError, load
 from dstui.stand_ins.run_session import FRAMEWORK_MODULES, FRAMEWORKS, INTERPRETER, LET_THROUGH, PYTHONS, SESSION, RunSession
 
@@ -174,7 +175,7 @@ def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
         remark(plan.text)
         return 0
     target = Path(options.output)
-    number = sum(" " in line for line in session.caught)
+    number = session.claim_number()
     path = target if number <= 1 else target.with_name(f"{target.stem}-{number}{target.suffix}")
     try:
         write_atomic(path, plan.text, replace=options.force)

@@ -15,7 +15,7 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits
 from textual.content import Content
 
 from dstui.base.text import one_line
-from dstui.tui.dialogs.dialog import WIDTH, Over
+from dstui.tui.dialogs.dialog import Over
 from dstui.tui.dialogs.reading import TextViewer
 from dstui.tui.flows.preferences import choosable, format_setting
 from dstui.tui.flows.saving import take_screenshot
@@ -237,9 +237,8 @@ def _examine(app: App[Any], plan: Plan) -> None:
 
     job, cases = gather_cases(plan)
     results = examine(cases, job.problem)
-    rows = list(result_rows(results, WIDTH, several=len(cases) > 1))
     app.call_later(app.clear_notifications)
-    app.call_later(app.push_screen, Examined("Is it ready?", rows))
+    app.call_later(app.push_screen, Examined("Is it ready?", partial(result_rows, results, several=len(cases) > 1)))
 
 
 def result_rows(results: Sequence[Result], width: int, *, several: bool) -> Iterator[Row]:

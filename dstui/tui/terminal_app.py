@@ -57,7 +57,8 @@ class TerminalApp(App[int]):
         """Return the variables of the theme. They are computed once: Textual asks several times before the first frame."""
         name = self.current_theme.name  # not `theme`, which may name one of ours before it is registered
         if name not in self._variables:
-            self._variables[name] = super().get_css_variables()
+            variables = super().get_css_variables()
+            self._variables[name] = {"frame": f"{variables['foreground']} 20%", **variables}
         self.theme_variables = self._variables[name]
         return self._variables[name]
 

@@ -12,7 +12,8 @@ import pytest
 
 from dstui.adopt.script import ScriptFacts
 from dstui.base.files import FileProblem
-from dstui.documents.open import open_document, plan_of_both, script_facts_of
+from dstui.documents.open import open_document, plan_of_both
+from dstui.documents.training_script import script_facts_of
 from dstui.plan import load
 from tests.adopt.plain_loops import FLAT
 
@@ -138,7 +139,50 @@ def test_value_decided_at_run_time_names_the_command_that_reads_it(folder: Path,
     (folder / "go.sh").write_text(f"{branch}\n{launch}\n")
     done = dstui("import", "go.sh", folder=folder)
     assert done.returncode == 2 and "line 2" in done.stderr
-    assert "decides while it runs: `dstui run --hold -- bash go.sh` reads it" in done.stderr
+    assert "decides while it runs: `dstui run --hold -- bash go.sh` reads it" in done.stderr and "ARGUMENTS" not in done.stderr
+
+
+def test_branch_on_an_argument_is_read_with_the_argument(folder: Path) -> None:
+    (folder / "go.sh").write_text(
+        'if [ $# -lt 1 ]; then exit 1; fi\ncase "$1" in\n small) layers=2;;\n large) layers=20;;\nesac\ndeepspeed train.py --layers $layers\n'
+    )
+    refused = dstui("import", "go.sh", folder=folder)
+    assert refused.returncode == 2 and "so may `dstui import -- bash go.sh ITS ARGUMENTS`" in refused.stderr
+    assert load(dstui("import", "--", "bash", "go.sh", "large", folder=folder).stdout).job.args == ("--layers", "20")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('if [ "$M" = bert ]; then F=--b; else exit 1; fi\ntorchrun train.py $F\n', "torchrun in line 2 is not reached"),
+        ('case "$M" in a) X=1;; *) exit 1;; esac\ntorchrun train.py --x $X --y $1\n', "(line 1 tests $M: read as unset)"),
+        (
+            'torchrun --nproc_per_node 2 "$@"\n',
+            "line 1: the command names no script: torchrun … SCRIPT ARGUMENTS, or only its arguments do: ",
+        ),
+    ],
+)
+def test_launch_that_only_arguments_or_variables_reach_is_named(folder: Path, text: str, said: str) -> None:
+    (folder / "go.sh").write_text(text)
+    done = dstui("import", "go.sh", folder=folder)
+    assert done.returncode == 2 and said in done.stderr and "`dstui run --hold -- bash go.sh` reads it" in done.stderr
+    if "$@" in text:
+        assert load(dstui("import", "--", "bash", "go.sh", "train.py", folder=folder).stdout).job.script == "train.py"
+
+
+@pytest.mark.parametrize("launcher", ["deepspeed --num_gpus 2", "torchrun --nproc_per_node 2"])
+def test_open_meeting_place_is_reported_by_option_and_key(folder: Path, launcher: str) -> None:
+    given = f"{launcher} --master_addr $(hostname) --master_port $PORT train.py\n"
+    done = dstui("import", "-", folder=folder, given=given)
+    assert load(done.stdout).cluster.master_addr is None
+    assert "--master_addr ${HOSTNAME} is open: write the address under cluster.master_addr" in done.stderr
+    assert "--master_port ${PORT} is open: write the number under cluster.master_port" in done.stderr
+
+
+def test_nothing_is_said_of_a_path_that_the_plan_does_not_hold(folder: Path) -> None:
+    given = 'if [ "$(hostname)" = a ]; then export PATH=/a/bin:$PATH; fi\nexport PATH=$TOOLS/bin:$PATH\ndeepspeed train.py\n'
+    done = dstui("import", "-", folder=folder, given=given)
+    assert load(done.stdout).job.script == "train.py" and "PATH" not in done.stderr and "TOOLS" not in done.stderr
 
 
 @pytest.mark.parametrize("text", ["distributed_type: DEEPSPEED\ndeepspeed_config: 3\n", "compute_environment: [\n"])

@@ -10,7 +10,7 @@ import pytest
 from dstui.adopt.recipes import Script, recipes
 from dstui.adopt.script import inspect_script
 from dstui.check import check_plan
-from dstui.documents.open import script_named
+from dstui.documents.training_script import script_named
 from dstui.machine.snapshot import GIB, NOT_ASKED, Host, Machine
 from dstui.plan import load
 from dstui.render.target import Target

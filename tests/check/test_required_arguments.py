@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dstui.check import check_plan
-from dstui.documents.open import script_facts_of
+from dstui.documents.training_script import script_facts_of
 from dstui.plan import Plan, load
 from dstui.plan.finding import Finding
 

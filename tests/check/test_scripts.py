@@ -9,7 +9,7 @@ import pytest
 
 from dstui.adopt.script import ScriptFacts
 from dstui.check import check_plan
-from dstui.documents.open import script_facts_of
+from dstui.documents.training_script import script_facts_of
 from dstui.plan import Plan, load
 
 PLAN = (

@@ -14,7 +14,7 @@ from dstui.check import check_config, check_plan
 from dstui.check.accelerate import check_accelerate
 from dstui.commands.ask_reference import ask
 from dstui.commands.checked_file import Asked, CheckedFile, check_file
-from dstui.documents.open import script_facts_of
+from dstui.documents.training_script import script_facts_of
 from dstui.plan import load
 from dstui.plan.finding import Finding
 from dstui.render.code import render_code

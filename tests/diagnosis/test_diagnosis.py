@@ -287,7 +287,9 @@ def test_truncated_log_is_reported(tmp_path: Path, last: list[str], said: str) -
 
 
 def test_log_ending_with_a_complete_bar_or_traceback_is_not_truncated(tmp_path: Path) -> None:
-    assert diagnose_lines(tmp_path / "a", ["step 1", "100%|####| 9/9 [00:09<00:00]"]).notes == ()
+    last, end = diagnose_lines(tmp_path / "a", ["step 1", "100%|####| 9/9 [00:09<00:00]"]).notes
+    assert last.startswith("The last line, 2, is: 100%|####| 9/9")
+    assert "exit status" in end
     assert diagnose_lines(tmp_path / "b", ["step 1", *traceback(None, "ValueError: odd")]).notes == ()
 
 

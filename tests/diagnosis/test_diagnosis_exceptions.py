@@ -41,7 +41,7 @@ def test_deepest_script_line_and_raising_library_are_named(tmp_path: Path) -> No
     [
         ("NameError: name 'profile' is not defined", "`profile`"),
         ("UnboundLocalError: cannot access local variable 'loss' where it is not associated with a value", "`loss` had no value"),
-        ("AttributeError: 'NoneType' object has no attribute 'shape'", "was None"),
+        ("AttributeError: 'NoneType' object has no attribute 'shape'", "is None"),
         ("AttributeError: 'Net' object has no attribute 'generate'", "A `Net` has no `generate`"),
         ("KeyError: 'labels'", "no entry 'labels'"),
         ("TypeError: fit() got an unexpected keyword argument 'callbacks'", "takes no `callbacks`"),
@@ -175,3 +175,24 @@ def test_notebook_error_is_named_by_its_first_line_and_kernel_messages_are_no_ca
     crashed = "The Kernel crashed while executing code in the current cell or a previous cell."
     assert diagnose_lines(tmp_path / "b", [*cell, "", "UnsupportedOperation: not writable", crashed]).cause == "USER-PY"
     assert diagnose_lines(tmp_path / "c", [crashed]).cause == "KILLED-UNKNOWN"
+
+
+def test_advice_names_the_copy_of_a_tensor_that_numpy_cannot_read(tmp_path: Path) -> None:
+    last = "TypeError: can't convert cuda:3 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+    found = diagnose_lines(tmp_path / "log", traceback(None, last))
+    assert "on a GPU (cuda:3)" in found.why
+    assert ".detach().cpu()" in found.fixes[0].text
+
+
+def test_comment_in_the_source_of_a_notebooks_frame_is_no_message(tmp_path: Path) -> None:
+    lines = [
+        "Cell In[4], line 1",
+        "----> 1 fetch(name)",
+        "File /opt/env/lib/python3.11/site-packages/hub/a.py:1113, in fetch(name)",
+        "   1111 def fetch(name):",
+        "   1112     # there is no RepositoryNotFoundError here, since the index was found",
+        "-> 1113     return socket.read(name)",
+        "KeyboardInterrupt: ",
+    ]
+    found = diagnose_lines(tmp_path / "log", lines)
+    assert (found.cause, found.kind, found.others) == ("CTRL-C", "stop", ())

@@ -58,7 +58,7 @@ CHANGES: tuple[tuple[str, str, str, Any], ...] = (
     ("CKPT-WEIGHTS-ONLY", PLAIN, "cluster.env.TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1"),
     ("CKPT-WORLD", PLAIN, "deepspeed.checkpoint.load_universal", True),
     ("NAN", HALF, "deepspeed.bf16.enabled", True),
-    ("NAN", PLAIN, "deepspeed.gradient_clipping", 1.0),
+    ("NAN", PLAIN.replace("{train", "{gradient_clipping: 0, train"), "deepspeed.gradient_clipping", 1.0),
     ("DEVICE-MAP-Z3", STAGE_3, "deepspeed.zero_optimization.stage", 2),
     ("Z3-SIZE0", STAGE_3, "deepspeed.zero_optimization.offload_param", None),
     ("Z3-PARTITIONED", STAGE_3, "deepspeed.zero_optimization.stage", 2),

@@ -54,12 +54,12 @@ def test_text_has_verdict_parts_moments_and_unknowns(tmp_path: Path) -> None:
         assert expected in done.stdout, done.stdout
 
 
-def test_named_machine_without_ram_is_reported_and_a_decimal_size_is_converted(tmp_path: Path) -> None:
+def test_ram_of_a_named_machine_is_shown_as_typed_and_its_absence_is_reported(tmp_path: Path) -> None:
     without, with_ram = (
-        dstui("forecast", written(tmp_path), "--gpu", "4xA100-80", *more, home=tmp_path).stdout for more in ((), ("--ram", "23GB"))
+        dstui("forecast", written(tmp_path), "--gpu", "4xA100-80", *more, home=tmp_path).stdout for more in ((), ("--ram", "64GB"))
     )
-    assert "the RAM of such a node is not known (--ram SIZE)" in without and "2^30" not in without
-    assert "is not known (--ram" not in with_ram and "--ram 23GB is 21.4 GB above" in with_ram
+    assert "the RAM of such a node is not known (--ram SIZE)" in without
+    assert "is not known (--ram" not in with_ram and " of 64 GB" in with_ram, with_ram
 
 
 def test_status_is_1_if_it_does_not_fit_and_json_has_alternatives(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_memory_size_can_replace_a_machine(tmp_path: Path) -> None:
     done = dstui("forecast", written(tmp_path, cluster="{hosts: {a: 8, b: 8}}"), "--gpu-memory", "80GB", "--json", home=tmp_path)
     data = json.loads(done.stdout)
     assert done.returncode == 0
-    assert (data["gpu_capacity_bytes"], data["fits"], data["step_seconds"]) == (80 * 10**9, True, None)
+    assert (data["gpu_capacity_bytes"], data["fits"], data["step_seconds"]) == (80 * 2**30, True, None)
 
 
 def test_hole_of_the_model_is_filled_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_unreadable_file_gives_a_message_and_status_2(tmp_path: Path, words: tup
 
 
 def test_size_suffixes_have_their_units() -> None:
-    assert (bytes_of("80GB"), bytes_of("24GiB"), bytes_of("16000 mb"), bytes_of("1.5t")) == (80 * 10**9, 24 << 30, 16 * 10**9, 1500 * 10**9)
+    assert (bytes_of("80GB"), bytes_of("24GiB"), bytes_of("16000 mb"), bytes_of("1.5t")) == (80 << 30, 24 << 30, 16000 << 20, 1536 << 30)
     for text in ("", "GB", "-1GB", "0GB", "80 apples", "1e9"):
         with pytest.raises(FileProblem):
             bytes_of(text)

@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -100,6 +101,22 @@ LOOKS = {
     "bundle": ((("bundle", "FOLDER", "-o", "b.zip"), 0),),
     "supervisor": (),
 }
+
+
+@pytest.mark.parametrize("has_status", [True, False])
+def test_folder_of_a_job_on_another_host_is_reported_as_far_as_it_shows(tmp_path: Path, has_status: bool) -> None:
+    supervisor = {"host": "node-7", "pid": 77, "ticks": 1, "boot": "another", "started": "2030-01-02T03:04:05.000+00:00"}
+    folder = hostile_job(tmp_path / "dstui_runs" / "far-20300102-030405", tmp_path / "canary", ended=False, supervisor=supervisor)
+    folder.record(0).write_text(json.dumps({**json.loads(folder.record(0).read_text()), "host": "node-7"}))
+    if not has_status:
+        folder.status_file.unlink()
+    folder.heartbeat_file.touch()
+    assert (run := dstui("runs", cwd=tmp_path).stdout).count("running") == 1 and "no sign of life" not in run, run
+    os.utime(folder.heartbeat_file, (0, time.time() - 7200))
+    told = dstui("runs", cwd=tmp_path).stdout
+    assert "running" in told and ("no sign of life from node-7 for 120 min)" in told) == has_status
+    for look in ("logs", "diagnose"):
+        assert "a bad shard" in dstui(look, folder.path, cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["all its ranks have ended", "its ranks are said to run"])

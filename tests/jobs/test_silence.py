@@ -34,7 +34,7 @@ def test_hang_and_straggler_are_events_that_the_diagnosis_uses(tmp_path: Path) -
     follower = Follower(folder)
     notices = [event for event in follower.poll() if isinstance(event, Notice) and event.code == "hang"]
     follower.close()
-    assert [notice.text for notice in notices] == stacks["lines"] == list(follower.places)
+    assert [notice.text for notice in notices] == stacks["lines"] == list(follower.notices.places)
     hangs = diagnose_job(folder)
     assert "no rank has written anything for" in hangs.title and "ranks 0-1: in <lambda> (behave.py:" in hangs.title
     assert hangs.cause is None and hangs.could_be == ("HANG",) and hangs.evidence[-1].file == str(folder.events_file)
@@ -78,3 +78,13 @@ def test_ranks_that_continue_were_no_hang(tmp_path: Path) -> None:
     assert over[0]["seconds"] > 0
     wait_for(lambda: len(events_named(folder, "silence")) == 2)  # reported again, for the new silence
     stop(folder)
+
+
+def test_stop_of_a_hanging_run_advises_to_look_at_the_late_rank(tmp_path: Path) -> None:
+    folder = make_job(tmp_path / "job", logs={0: "step 1 loss 0.5\n", 1: ""}, state="stopped", exit_code=143)
+    folder.append_event(300, "silence", attempt=1, since=1, missing=[1], absent=[])
+    folder.append_event(301, "stacks", attempt=1, late=[1], at="load (data.py:7)", lines=LATE)
+    found = diagnose_job(folder)
+    assert found.kind == "stop"
+    assert [fix.text.partition(":")[0] for fix in found.fixes] == ["See why rank 1 stayed in load (data.py"]
+    assert "rank 0 waits in; rank 1: in load" in found.evidence[-1].text

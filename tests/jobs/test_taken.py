@@ -123,6 +123,18 @@ def test_correction_is_per_part_and_wider_for_settings_that_did_not_run() -> Non
     assert wider.gpu.range[1] / wider.gpu.bytes > learnt.gpu.range[1] / learnt.gpu.bytes
 
 
+@pytest.mark.parametrize("figures", ["0.1.0/1", None])
+def test_ratio_of_another_release_of_the_forecast_corrects_nothing(figures: str | None, tmp_path: Path) -> None:
+    remember(SEVEN, EIGHT_H100, Taken(run="r", gpu_bytes=60 << 30, memory_scale=0.2, figures=figures or ""))
+    if figures is None:
+        (file,) = (tmp_path / "state" / "dstui" / "measured").iterdir()
+        file.write_text(file.read_text().replace('"figures"', '"other"'))
+    measured = read_measured(model_key(SEVEN))
+    after = forecast(SEVEN, facts(), EIGHT_H100, measured=measured.of(EIGHT_H100))
+    assert (after.gpu.bytes, after.corrected) == (forecast(SEVEN, facts(), EIGHT_H100).gpu.bytes, "")
+    assert "60 GB of a GPU" in str(measured.runs(EIGHT_H100)[0]) and "of the forecast" not in str(measured.runs(EIGHT_H100)[0])
+
+
 def test_cpu_ranks_get_their_measured_speed() -> None:
     small = plan(stage=2, model="openai-community/gpt2", sequence=128)
     known = facts("openai-community/gpt2")

@@ -134,7 +134,7 @@ def test_names_and_speeds_of_nvlink_s_are_read(paste) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("hello\n", "no matrix in it: paste the output of `nvidia-smi topo -m`"),
+        ("hello\n", "neither a snapshot of `dstui machine --save` nor a matrix: paste the output of `nvidia-smi topo -m`"),
         ("nvidia-smi topo -p2p r\n\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", "but not how: paste `nvidia-smi topo -m` before it"),
         ("\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", "or the line with its command (-p2p n is NVLink)"),
         ("\tGPU0\tGPU1\nGPU0\t X \tNV4\n", "line 1) names 2 GPUs, but GPU 1 has no row"),

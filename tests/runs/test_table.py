@@ -14,7 +14,7 @@ from dstui.runs.columns import USUAL, column
 from dstui.runs.conditions import chosen, parse, quantity
 from dstui.runs.find import find_runs, parse_since
 from dstui.runs.kept import FORM, Kept
-from dstui.runs.table import cells, fitting, lines
+from dstui.runs.table import cells, cut, fitting, lines
 from tests.jobs.made import PLAN, dstui, make_job
 
 
@@ -192,3 +192,16 @@ def test_since_is_an_age_or_a_day() -> None:
     assert parse_since("1970-01-02T00:00:00+00:00", 0) == 86400
     with pytest.raises(ValueError, match="not a time"):
         parse_since("soon", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("quickstart-20261128-090815", 18, "quick…61128-090815"),
+        ("optimizer.params.weight_decay", 18, "optim…weight_decay"),
+        ("名前-20261128", 9, "名…261128"),
+        ("short", 18, "short"),
+    ],
+)
+def test_cut_name_keeps_both_ends(text: str, width: int, shown: str) -> None:
+    assert cut(text, width, "ends") == shown

@@ -143,6 +143,12 @@ def screen(pilot: Pilot[int]) -> str:
     return "\n".join(strip.text for strip in lines)
 
 
+def hidden_by_the_scrollbar(pilot: Pilot[int]) -> list[str]:
+    """Return the lines of the dialog in front that are longer than what is visible of its rows."""
+    rows = pilot.app.screen.query_one(RowList)
+    return [one.text for one in rows.rows if rows.MARGIN + len(one.text) > rows.scrollable_content_region.width]
+
+
 def text_of(pilot: Pilot[int], selector: str) -> str:
     """Return the rows of a list as text."""
     return "\n".join(row.text for row in pilot.app.screen.query_one(selector, RowList).rows)

@@ -87,7 +87,7 @@ def test_two_lines_of_sparklines_hold_what_fits() -> None:
     for each in many.values():
         each.add(1, 1.0)
         each.add(2, 2.0)
-    rows = sparks(many, 80)
+    rows = sparks(many, 80).rows
     assert [row.text.split()[0] for row in rows] == ["metric0", "metric5"]
 
 
@@ -135,7 +135,7 @@ async def test_narrower_screen_has_sparklines_and_a_small_one_only_the_log(
 ) -> None:
     async with open_app(size=size) as pilot:
         await shown(pilot, run)
-        assert [row.text.split()[0] for row in job_view(pilot).head.sparks] == (["loss"] if lines else [])
+        assert [row.text.split()[0] for row in (job_view(pilot).head.sparks or ((),))[0]] == (["loss"] if lines else [])
         await until(pilot, lambda: ("lr ▁" in text_of(pilot, "#run-head")) == lines)
         assert not job_view(pilot).charts.display
 

@@ -35,7 +35,7 @@ def dialogs() -> dict[str, Callable[[], Dialog]]:
     return {
         "Ask": lambda: Ask("Sure?", "Really?", answers),
         "Prompt": lambda: Prompt("Name", "Its name:", "x"),
-        "TextViewer": lambda: TextViewer("Read", [row("a line", key="a"), row("another")]),
+        "TextViewer": lambda: TextViewer("Read", lambda _width: [row("a line", key="a"), row("another")]),
         "Help": lambda: Help("form", None),
     }
 

@@ -20,7 +20,7 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.background import Probe
 from dstui.tui.session.drafts import Draft
 from dstui.tui.session.messages import Probed
-from tests.tui.conftest import PLAN, SCRIPT, machine, screen, store, text_of, until, value
+from tests.tui.conftest import PLAN, SCRIPT, hidden_by_the_scrollbar, machine, screen, store, text_of, until, value
 
 Begin = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
 
@@ -243,6 +243,15 @@ async def test_one_of_several_launches_is_chosen_by_what_tells_it_from_the_other
         await until(pilot, lambda: "line 2: deepspeed … train.py --lr 2e-5" in text_of(pilot, "#answers"))
         await pilot.press("2")
         await until(pilot, lambda: value(pilot, "job.args")[-1] == "2e-5")  # type: ignore[index]
+        await pilot.pause(0.1)
+        assert "launches in the text" not in screen(pilot), "the picker has said it"
+
+
+async def test_start_screen_is_whole_at_80_columns(begin: Begin) -> None:
+    async with begin({"train.py": SCRIPT}, gpus=8, size=(80, 24)) as pilot:
+        await until(pilot, lambda: re.search(r"to [\d.]+[MB] parameters", screen(pilot)))
+        assert all(line.text.endswith("parameters") for line in pilot.app.screen.rows.rows if "parameter" in line.text)
+        assert hidden_by_the_scrollbar(pilot) == []
 
 
 async def test_script_given_as_argument_is_the_one_to_start_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,6 +200,23 @@ async def test_state_is_never_shown_by_colour_alone(open_app: Open) -> None:
         assert re.search(r"✖ DS\d+", text_of(pilot, "#checks"))
 
 
+async def test_value_of_a_step_has_the_room_of_its_title(open_app: Open) -> None:
+    async with open_app(PLAN.replace("per_gpu: 4", "per_gpu: 16").replace("steps: 2", "steps: 128")) as pilot:
+        assert re.search(r"6 Batch & optim\S*… +16×128", text_of(pilot, "#steps"))
+
+
+async def test_long_names_of_settings_keep_their_ends_at_80_columns(open_app: Open) -> None:
+    async with open_app(size=(80, 24)) as pilot:
+        await pilot.press("3", "slash", *"bucket")
+        await until(pilot, lambda: "allgather_bucket_size" in screen(pilot) and "stage3_prefetch_bucket_size" in screen(pilot))
+
+
+async def test_ranks_on_the_cpu_are_those_that_are_launched(open_app: Open) -> None:
+    async with open_app(PLAN + "cluster: {num_gpus: 8}\n") as pilot:
+        await until(pilot, lambda: "CPU, 8 ranks" in screen(pilot))
+        assert re.search(r"Ranks on the CPU +8, by cluster.num_gpus", screen(pilot))
+
+
 async def test_every_deepspeed_finding_belongs_to_a_step_that_shows_it() -> None:
     for path in ("deepspeed.zero_optimization.stage", "deepspeed.unknown_key", "job.script", "cluster.hosts", "deepspeed.fp16.loss_scale"):
         assert step_of(path).id in {"zero", "batch", "job", "cluster", "precision"}

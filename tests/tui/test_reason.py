@@ -20,7 +20,7 @@ from dstui.tui.dialogs.reading import LinesViewer, TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json, write_status_json
 from tests.jobs.lab import Lab, kills_by_the_kernel, ready
-from tests.tui.conftest import PLAN, Open, attach, job_view, screen, store, text_of, until, value
+from tests.tui.conftest import PLAN, Open, attach, hidden_by_the_scrollbar, job_view, screen, store, text_of, until, value
 
 OOM = "Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
 CLOSED = "Traceback (most recent call last):\nRuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:2\n"
@@ -68,6 +68,9 @@ async def test_d_shows_the_diagnosis_and_enter_on_a_line_goes_to_the_log(open_ap
         whole = text_of(pilot, "#reading")
         assert BY_ID["OOM-GPU"].confirm in " ".join(whole.split())
         assert all(remedy.text in " ".join(whole.split()) for remedy in BY_ID["OOM-GPU"].all_remedies())
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: pilot.app.screen.size.width == 80 and pilot.app.screen.query_one("#reading").size.width < 80)
+        await until(pilot, lambda: hidden_by_the_scrollbar(pilot) == [])
         await pilot.press("enter")
         await until(pilot, lambda: "Log: rank 1" in screen(pilot) and "torch.OutOfMemoryError" in screen(pilot))
         await pilot.press("d", "q", "q")  # the second key arrives while the dialog closes: it may quit, but must not crash

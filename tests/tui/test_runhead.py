@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,6 +62,13 @@ def test_running_job_shows_progress_and_remaining_time(follower: Follower) -> No
     assert second == "reward 2.5   step time 310 ms   lr 1.9e-05   grad norm 1.25   loss scale 32,768   2 overflows"
 
 
+def test_step_beyond_the_named_total_keeps_the_bar(folder: JobFolder) -> None:
+    folder.log(0).write_text("step 5/5 loss 2.0\nstep 6/5 loss 2.0\n")
+    follower = Follower(folder)
+    follower.poll()
+    assert "step 6 / 5   █" + "█" * 11 + " 100%" in fitting(first_facts(follower, None, ""), 118).text
+
+
 def test_least_important_parts_are_dropped_on_a_narrow_screen(follower: Follower) -> None:
     first, second = head_lines(follower, 72)
     assert "step 100" in first and "ETA" in first and "tokens/s" not in first and "█" not in first
@@ -113,9 +121,10 @@ async def test_run_screen_shows_the_head_of_a_job(open_app: Open, folder: JobFol
     folder.log(0).write_text(LINE.format(1, 5) + LINE.format(2, 4))
     async with open_app() as pilot:
         await attach(pilot, folder)
-        await until(pilot, lambda: "step 2 / 5,000   loss 4" in text_of(pilot, "#run-head"))
+        await until(pilot, lambda: "step 2 / 5,000   loss 4" in text_of(pilot, "#run-head") or "loss █▁ 4" in screen(pilot))
         await until(pilot, lambda: "loss █▁ 4" in screen(pilot))
-        assert "reward 2.5" in text_of(pilot, "#run-head")
+        assert len(re.findall(r"\bloss\b", text_of(pilot, "#run-head"))) == 1, "what has a sparkline is not repeated"
+        assert "reward ▁▁ 2.5" in text_of(pilot, "#run-head")
         folder.append_event(1.0, "notice", text="the disk is slow")
         await until(pilot, lambda: "the disk is slow" in text_of(pilot, "#run-head"))
 

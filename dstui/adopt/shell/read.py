@@ -9,9 +9,11 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from dstui.adopt.shell.expansion import line_of
 from dstui.adopt.shell.interpreter import ShellReader
-from dstui.adopt.shell.recognise import UNLIKELY, rank
+from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, hole, holes_in
 
 NOT_SET = "which nothing in the text sets"
@@ -32,6 +34,8 @@ class ShellText:
     """Commands that may start a launch which is not seen from here."""
     undecided: Mapping[str, int]
     """Variable -> the line of the branch that decides its value at run time."""
+    unreached: str = ""
+    """A launch that is written in the text but not reached: `torchrun in line 7`; only if there are no others."""
 
 
 class Unparsed(Exception):
@@ -73,20 +77,36 @@ def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
         {**sources, **{name: _with_comment(name, source, text) for name, source in unknowns.sources.items()}},
         tuple(dict.fromkeys(unknowns.unseen)),
         reader.undecided,
+        "" if launches else next(_written_launches(tree), ""),
     )
+
+
+def _written_launches(tree: Node) -> Iterator[str]:
+    """Yield the commands of a text that begin with a launcher, in any branch or function."""
+    waiting: list[Any] = [tree]
+    for node in waiting:  # the list grows meanwhile
+        waiting += [one for one in (node.values() if isinstance(node, dict) else node) if isinstance(one, dict | list)]
+        if isinstance(node, dict) and node.get("Type") == "CallExpr":
+            found = recognise([_literal(word) for word in node.get("Args") or ()])
+            if found is not None and found.launcher not in ("shell", "script", "python"):
+                yield f"{found.launcher} in line {line_of(node)}"
+
+
+def _literal(word: Node) -> str:
+    """Return a word without its expansions."""
+    return "".join(part.get("Value", "$") for part in word.get("Parts") or ())
 
 
 def _about_moments(launches: Sequence[Launch], moments: Collection[str]) -> Iterator[str]:
     """Yield a note if a launch contains the output of `date`."""
-    texts = [text for launch in launches for text in (*launch.words, *launch.env.values(), launch.folder)]
+    texts = [text for launch in launches for text in launch.texts]
     if moment := next((one for one in sorted(moments) if one and any(one in text for text in texts)), ""):
         yield f"$(date) is the time of each launch; the Plan has that of this reading ({moment})"
 
 
 def undecided_in(launch: Launch, shell: ShellText) -> list[tuple[str, int]]:
     """Return the variables of a launch that a branch decides at run time, each with the branch's line."""
-    texts = [*launch.words, *launch.env.values(), launch.folder]
-    names = dict.fromkeys(name for text in texts for kind, name in holes_in(text) if kind == "undecided")
+    names = dict.fromkeys(name for text in launch.texts for kind, name in holes_in(text) if kind == "undecided")
     return [(name, shell.undecided.get(name, 0)) for name in names]
 
 

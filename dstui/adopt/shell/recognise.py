@@ -58,7 +58,7 @@ ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "pdsh", "composer"
 """They start what their words name in a container or on another host, or are launchers that no Plan can say."""
 SCRIPT = re.compile(r".+\.(?:sh|bash|slurm|sbatch)")
 STARTS = re.compile(r"(?:^|[\s/])(?:deepspeed|torchrun|accelerate(?:-|\s+)launch|python[\d.]*|[\w-]+\.(?:py|sh))(?:$|\s)")
-WRAPPERS = ("srun", "mpirun", "mpiexec", "nsys", "ncu", "numactl", "taskset", "py-spy", "singularity", "apptainer")
+WRAPPERS = ("srun", "mpirun", "mpiexec", "nsys", "ncu", "numactl", "taskset", "py-spy", "singularity", "apptainer", "enroot")
 """Programs that start the command after them, and that a note mentions."""
 NOT_TRAINING = re.compile(
     r"(?:^|[/_.-])(?:pip|venv|setup|download|prepare|preprocess|convert|eval|evaluate|install|json|http|test|merge|server?|serve|api|requirements)"

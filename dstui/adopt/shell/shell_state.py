@@ -146,6 +146,11 @@ class Launch:
     written: Mapping[str, str] = field(default_factory=dict)
     """Files that the text wrote earlier: path -> content."""
 
+    @property
+    def texts(self) -> list[str]:
+        """The texts that a Plan gets from it: a Plan has no PATH."""
+        return [*self.words, *(value for name, value in self.env.items() if name != "PATH"), self.folder]
+
 
 @dataclass(frozen=True, slots=True)
 class Streams:

@@ -98,7 +98,7 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
         return None
     from dstui.base.files import was_read
     from dstui.check import check_plan
-    from dstui.documents.open import script_facts_of
+    from dstui.documents.training_script import script_facts_of
     from dstui.jobs.store.plan_diff import plan_of
     from dstui.plan import PlanError
 

@@ -215,6 +215,13 @@ class Silence:
         return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
     @property
+    def fixes(self) -> tuple[Fix, ...]:
+        """The advice if it is known where the missing rank was."""
+        if not self.at:
+            return ()
+        return (Fix(f"See why rank {self.missing[0]} stayed in {self.at}: a file, a lock, a download, a loop; or why only it went there"),)
+
+    @property
     def whom(self) -> str:
         """Describe the missing ranks, as the end of a sentence."""
         if self.places:
@@ -237,7 +244,7 @@ def last_silence(folder: JobFolder, attempt: int) -> Silence | None:
             elif event.get("event") == "stacks" and found is not None and found.over is None:
                 places = tuple(sanitise(str(text)) for text in event["lines"][:MOST_PLACES])
                 late = _ranks(event.get("late"))
-                shown = Evidence(str(folder.events_file), line, "; ".join(places), late[0] if late else None)
+                shown = Evidence(str(folder.events_file), line, "; ".join(place.rstrip(".") for place in places), late[0] if late else None)
                 found = replace(
                     found,
                     missing=late or found.missing,
@@ -262,14 +269,15 @@ def with_silence(diagnosis: Diagnosis, folder: JobFolder, status: JobStatus | No
         if silence.over is not None:
             return diagnosis
         title = f"The job still runs, and no rank has written anything for {silence.lasted(time.time())}{silence.whom}"
-        return replace(diagnosis, title=title, evidence=evidence, could_be=(HANG,))
+        return replace(diagnosis, title=title, evidence=evidence, fixes=silence.fixes, could_be=(HANG,))
     ended = status.ended or time.time()
     if diagnosis.kind not in ("stop", "failure") or (silence.over is not None and ended - silence.over > LAST):
         return diagnosis
     note = f"Before that no rank had written anything for {silence.lasted(ended)}{silence.whom}."
     diagnosis = replace(diagnosis, notes=(note, *diagnosis.notes))
     if diagnosis.kind == "stop":
-        return replace(diagnosis, evidence=evidence, could_be=tuple(dict.fromkeys((*diagnosis.could_be, HANG))))
+        could_be = tuple(dict.fromkeys((*diagnosis.could_be, HANG)))
+        return replace(diagnosis, evidence=evidence, fixes=silence.fixes or diagnosis.fixes, could_be=could_be)
     if diagnosis.cause is not None and BY_ID[diagnosis.cause].role != "symptom" and diagnosis.cause not in OPEN:
         return diagnosis  # an error of its own: the silence before it is only mentioned
     diagnosis = replace(diagnosis, evidence=evidence)
@@ -280,7 +288,6 @@ def _stuck(diagnosis: Diagnosis, silence: Silence) -> Diagnosis:
     """Return a diagnosis of ranks that waited in vain, with the missing rank and its line."""
     signature, rank = BY_ID[HANG], silence.missing[0]
     could_be = [cause for cause in (diagnosis.cause, *diagnosis.could_be) if cause and cause != HANG]
-    look = Fix(f"See why rank {rank} stayed there: a file, a lock, a download, a loop; or why only it went there")
     return replace(
         diagnosis,
         cause=HANG,
@@ -291,5 +298,5 @@ def _stuck(diagnosis: Diagnosis, silence: Silence) -> Diagnosis:
         ranks=(rank,),
         every_rank=False,
         could_be=tuple(dict.fromkeys(could_be)),
-        fixes=(look,),
+        fixes=silence.fixes,
     )

@@ -36,13 +36,13 @@ READINGS = (
     Reading(
         "AttributeError",
         r"'NoneType' object has no attribute '(\w+)'",
-        "Something was None there that should have had `{0}`.",
-        "what gives None in that line: a look-up without a result, a function without a return",
+        "The object whose `{0}` is needed there is None.",
+        "what returns None in that line: a look-up without a result, a function without a return",
     ),
     Reading(
         "AttributeError",
         r"'(\w+)' object has no attribute '(\w+)'",
-        "A `{0}` has no `{1}`: another type came there than is expected, or another release of its library.",
+        "A `{0}` has no `{1}`: the object is of another type than the code expects, or its library is another release.",
         "the type in that line, and the release of the library that `{0}` comes from",
     ),
     Reading(
@@ -54,14 +54,14 @@ READINGS = (
     Reading(
         "KeyError",
         r"KeyError: (.+)",
-        "There is no entry {0} in what is read there.",
-        "the keys that are there: print them just before",
+        "The dictionary or table that is read there has no entry {0}.",
+        "the keys that it has: print them just before",
     ),
     Reading(
         "IndexError",
         r"",
-        "An index lies beyond the end of what is read there.",
-        "the length of it, and where the index comes from",
+        "An index in that line is beyond the end of the list or tensor.",
+        "its length, and where the index comes from",
     ),
     Reading(
         "TypeError",
@@ -77,9 +77,15 @@ READINGS = (
     ),
     Reading(
         "TypeError",
+        r"can't convert (\S+) device type tensor to numpy",
+        "NumPy cannot read a tensor that is on a GPU ({0}).",
+        "the tensor that is converted in that line: .detach().cpu() copies it to the host",
+    ),
+    Reading(
+        "TypeError",
         r"",
-        "A value of another type than expected came there.",
-        "the types of the values in that line",
+        "A value in that line has another type than the code expects.",
+        "the types of the values in that line: print(type(…)) just before",
     ),
     Reading(
         "FileNotFoundError NotADirectoryError IsADirectoryError",
@@ -96,13 +102,13 @@ READINGS = (
     Reading(
         "AssertionError",
         r"",
-        "A condition that the code insists on was false.",
+        "A condition that the code requires was false.",
         "the values that the message names",
     ),
     Reading(
         "ZeroDivisionError",
         r"",
-        "Something that was counted is zero: no batch, no step, an empty data set.",
+        "A count is zero: no batch, no step, an empty data set.",
         "the length of the data set and of its loader on every rank",
     ),
     Reading(
@@ -152,7 +158,7 @@ READINGS = (
     ),
 )
 """The first match of name and message wins."""
-ANY = Reading("", "", "", "what the message names")
+ANY = Reading("", "", "", "the value, file or setting that the message names")
 OF_A_LIBRARY = re.compile(r"(?:ray|torch|grpc|requests|urllib3|botocore|subprocess|concurrent|multiprocessing)\.")
 """The beginning of an exception whose class is about another process or host."""
 ELSEWHERE = re.compile(r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL")

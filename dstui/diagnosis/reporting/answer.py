@@ -30,6 +30,8 @@ LAST_STARTED = re.compile(r"--local[-_]rank=(\d+)'.* exits with return code")
 BATCH = re.compile(r"world_size (\d{1,9}) != (\d{1,9}) \* (\d{1,9}) \* (\d{1,9})")
 """train_batch_size, micro-batch, accumulation and ranks in DeepSpeed's assertion message."""
 UNKNOWN = "Nothing in the logs says why"
+LAST_LINE = 120
+"""Characters of the last line in the answer if nothing shows the end."""
 NO_END = "Nothing in this text says how it ended"
 
 
@@ -211,8 +213,19 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
         UNKNOWN if failed else NO_END,
         evidence=tuple(lines[:MOST_LINES]) if failed else (),
         first_failing_rank=(rank if certain else named_by_launcher(context)) if failed else None,
-        notes=tuple(found.cut),
+        notes=tuple(found.cut) if failed or found.cut else _what_would_show_the_end(context),
         could_be=could_be,
+    )
+
+
+def _what_would_show_the_end(context: FailureContext) -> tuple[str, ...]:
+    """Return the last line of the text, and which other output would show how the run ended."""
+    if len(context.found.files) != 1 or not (last := context.found.ending.get(0)):
+        return ()
+    number, line = last[-1]
+    return (
+        f"The last line, {number}, is: {line.strip()[:LAST_LINE]}",
+        "The output of the launcher or the scheduler has the exit status: dstui diagnose takes several files at once.",
     )
 
 

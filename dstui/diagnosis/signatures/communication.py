@@ -311,7 +311,7 @@ SIGNATURES = (
                 patches.environment("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000"),
             ),
         ),
-        "py-spy dump --pid PID of that rank on its host; P on the run shows it, too.",
+        "dstui stacks RUN, or p on its screen; without a job folder py-spy dump --pid PID of that rank.",
         alike=("HANG-DESYNC", "JIT-LOCK", "INIT-HANG-NET"),
     ),
     Signature(

@@ -35,7 +35,7 @@ SIGNATURES = (
         "NO-NVCC",
         "root",
         "There is no CUDA toolkit (nvcc) to build DeepSpeed's ops with",
-        "Only the driver is installed, or CUDA_HOME points to nothing, or holds a list of paths.",
+        "Only the driver is installed, or CUDA_HOME is a folder that does not exist, or several folders.",
         (
             "MissingCUDAException",
             "CUDA_HOME does not exist, unable to compile CUDA op",

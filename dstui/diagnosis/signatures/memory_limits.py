@@ -152,7 +152,7 @@ SIGNATURES = (
             "Load the model once, not once per rank: low_cpu_mem_usage, HfDeepSpeedConfig before from_pretrained, fewer ranks per host",
             "Give the job the memory of the host: #SBATCH --mem=0, a higher container limit",
         ),
-        "The counter oom_kill in the cgroup's memory.events, dmesg, or SLURM's oom_kill line.",
+        "dmesg | grep -i oom, and grep oom_kill /sys/fs/cgroup/memory.events, on the host that failed.",
         explains=("KILLED-UNKNOWN", "DL-WORKER", "SIGABRT"),
         alone=True,
     ),
@@ -198,7 +198,7 @@ SIGNATURES = (
         "SIGBUS-SHM",
         "root",
         "A process died of a bus error, most often a sign that shared memory (/dev/shm) is full",
-        "NCCL and data-loader workers put their buffers into /dev/shm, and a container gets 64 MB of it unless told otherwise; "
+        "NCCL and data-loader workers put their buffers into /dev/shm, and a container gets 64 MB of it by default; "
         "a mapped file on a full or broken disk does the same.",
         (
             rx("us error", r"(?:^|\W)[Bb]us error"),

@@ -1,7 +1,7 @@
 """Turn a rank's lines, one after another, into measurements: each number with its name and its step.
 
-`line_patterns` reads a single line. This module keeps what must be remembered between lines: the progress of the training, how many values
-of a name there were, and which of the Plan's own patterns are too slow.
+`line_patterns` reads a single line. This module keeps what must be remembered between lines: the progress of the training, and the
+number of values of each name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dstui.jobs.engine.now import RankNow
-from dstui.jobs.metrics.line_patterns import HINTS, LONGEST, Bar, Own, bar_of, scan
+from dstui.jobs.metrics.line_patterns import HINTS, LONGEST, Bar, bar_of, scan
+from dstui.jobs.metrics.own_patterns import OwnPatterns
 from dstui.jobs.metrics.progress import drawn, loss_over, reported, steps_before
 from dstui.jobs.store.events import Metric
 from dstui.jobs.store.folder import JobFolder
@@ -104,7 +105,7 @@ class Measure:
 
     def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
         """Prepare to measure. `patterns`: name -> regular expression whose one group is the number."""
-        self._own = Own(patterns or {})
+        self._own = OwnPatterns(patterns or {})
         self._without: set[str] = set()
         """Lines without a metric, with every digit as 0: logs repeat most lines with other numbers."""
 

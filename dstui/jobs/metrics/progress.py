@@ -7,6 +7,8 @@ it is the longest.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from typing import Protocol
 
 from dstui.jobs.metrics.line_patterns import Bar
@@ -14,6 +16,31 @@ from dstui.jobs.metrics.line_patterns import Bar
 MOST_EPOCHS = 1_000_000
 LAG = 2, 10
 """A bar may differ from the named steps by this many, or by one in this many: it is drawn at most ten times a second."""
+
+SAMPLES = 60
+"""Number of samples, at least a second apart, from which the pace of the steps is computed."""
+
+
+class Pace:
+    """The pace of a training over the last minute."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int]] = deque(maxlen=SAMPLES)
+
+    def note(self, done: int) -> None:
+        """Record that a step is done, at most once a second. If the step goes back, start again."""
+        now = time.monotonic()
+        if self._samples and done < self._samples[-1][1]:
+            self._samples.clear()
+        if not self._samples or (done > self._samples[-1][1] and now - self._samples[-1][0] >= 1.0):
+            self._samples.append((now, done))
+
+    def remaining(self, done: int, total: int) -> float | None:
+        """Return the seconds until the last step; None if the pace is unknown."""
+        if len(self._samples) < 2:
+            return None
+        (then, before), (now, last) = self._samples[0], self._samples[-1]
+        return max(total - done, 0) * (now - then) / (last - before) if last > before else None
 
 
 class Standing(Protocol):

@@ -75,6 +75,11 @@ class Ranks:
         """Return the ranks of the launch spec, none of them started yet."""
         return cls(folder, attempt, {rank: Rank(host) for rank, host in sorted(hosts.items())}, tag)
 
+    @property
+    def run_elsewhere(self) -> bool:
+        """Return whether a rank without an end was started on another host."""
+        return any(rank.state == "started" and rank.host != os.uname().nodename for rank in self.ranks.values())
+
     def update(self, now: float) -> list[int]:
         """Read changed records and check living ranks. Return the ranks whose state has changed."""
         before = {number: rank.state for number, rank in self.ranks.items()}

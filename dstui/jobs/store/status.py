@@ -78,7 +78,7 @@ def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
     if status.unheard is None:
         return ""
     since = f"no sign of life from {supervisor_host(status)} for {status.unheard // 60:.0f} min"
-    return f"{since}: dstui stop {quote(folder.name)} --take-over asks the job's hosts"
+    return since if status.foreign else f"{since}: dstui stop {quote(folder.name)} --take-over asks the job's hosts"
 
 
 def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
@@ -226,8 +226,9 @@ def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
     """
     ranks, supervisor = ranks_of(folder, status), status.supervisor.here if status.supervisor else None
     alone = status.supervisor is None and ranks.over  # the pods of a Kubernetes job have none: their records tell the end
-    if not alone and (ranks.unseen or not here(status) or (supervisor and supervisor.alive and _attends(supervisor, folder))):
-        return status
+    unseen = ranks.unseen or not here(status) or ranks.run_elsewhere
+    if not alone and (unseen or (supervisor and supervisor.alive and _attends(supervisor, folder))):
+        return replace(status, unheard=unheard(folder, status))
     return concluded(status, ranks, requested_exit_code(folder), watched=False) if ranks.over else replace(status, state="lost")
 
 

@@ -7,21 +7,20 @@ job. The supervisor and its followers share only files.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from dstui.base.regular_files import json_object
 from dstui.base.text import sanitise
 from dstui.jobs.engine.now import read_now
 from dstui.jobs.metrics.engine_metrics import EngineMetrics
 from dstui.jobs.metrics.measurements import Measure, RankView
-from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, RankState, Started
+from dstui.jobs.metrics.progress import Pace
+from dstui.jobs.store.events import Event, Exited, Line, Notice, RankState, Started
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.record_forms import is_number
 from dstui.jobs.store.records import HostStatus, JobStatus, RankStatus
-from dstui.jobs.store.status import current_status, no_sign_of_life, orphan_hint, ranks_of
+from dstui.jobs.store.status import current_status, ranks_of
 from dstui.jobs.watch.engine_notices import EngineNotices
+from dstui.jobs.watch.job_notices import JobNotices
 from dstui.logs.log_folder import FINAL
 from dstui.logs.tail import Tail, allow_files
 
@@ -41,12 +40,6 @@ QUIET = 3.0
 """Seconds without output after which a rank's phase is read, and between two such reads."""
 HOOKED = 15.0
 """Seconds after all ranks have started within which each hook writes its first line, since it does so before the script is read."""
-MOST_PLACES = 24
-"""Sentences about the stacks of silent ranks that are shown."""
-HANG = "hang"
-"""The `Notice.code` of hangs."""
-PACE = 60
-"""Number of samples, at least a second apart, from which the pace of the steps is computed."""
 BAR_GLANCE = 1.0
 """Seconds between two reads of the step in a progress bar."""
 BAR_EVERY = 10.0
@@ -84,7 +77,7 @@ class Follower:
         self._status_stamp: tuple[int, int] | None = None
         self._refreshed = 0.0
         self._tails: dict[int | None, Tail] = {None: Tail(folder.launcher_log, backlog)}
-        self._notices = Tail(folder.events_file)
+        self.notices = JobNotices(folder)
         self._engines: dict[int, EngineMetrics] = {}
         self._engine_notices = EngineNotices(folder)
         self._engine_turn = 0
@@ -94,19 +87,9 @@ class Follower:
         self._phases_read: dict[int, float] = {}
         self.warnings: list[str] = []
         """Warnings from the engines, shown when they are found and again at the end."""
-        self.places: tuple[str, ...] = ()
-        """Which ranks wait for which and where, from the supervisor's reading of their stacks; empty unless they are silent."""
         self._turn = 0
-        self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
-        self._start_reported = self._end_reported = self._foreign_reported = False
-        self._unheard_reported = self._full_disk_reported = False
-        self.foreign = ""
-        """Why the job is not the user's own, as the end of a sentence."""
-        self.waits = ""
-        """SLURM's state of a queued job, as a sentence."""
-        self._waits_reported = ""
-        self.unheard = ""
-        """That the supervisor on another host gives no sign of life, as a sentence."""
+        self._pace = Pace()
+        self._start_reported = self._end_reported = False
         self._read_status()
 
     @property
@@ -141,17 +124,14 @@ class Follower:
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """Steps done and total steps, of the first rank that has both."""
+        """Steps done and total steps, of the first rank that has both. A script may take more steps than it named."""
         counts = ((view.step, view.steps and view.steps // view.unit) for _, view in sorted(self.ranks.items()))
-        return next(((done, total) for done, total in counts if done is not None and total and done <= total), None)
+        return next(((done, total) for done, total in counts if done is not None and total), None)
 
     @property
     def remaining(self) -> float | None:
         """Seconds until the last step, at the pace of the last minute; None if unknown."""
-        if self.state in FINAL or not self.progress or len(self._pace) < 2:
-            return None
-        (then, before), (now, done) = self._pace[0], self._pace[-1]
-        return max(self.progress[1] - done, 0) * (now - then) / (done - before) if done > before else None
+        return None if self.state in FINAL or not self.progress else self._pace.remaining(*self.progress)
 
     def poll(self, budget: int = BUDGET) -> list[Event]:
         """Return new events. An `Exited` is always the last one."""
@@ -165,19 +145,21 @@ class Follower:
         self._refresh()
         began = self._read_status()
         events += [RankState(n, self.ranks[n].host, "started", None) for n in began]
-        events += self._read_notices()
+        events += self.notices.read(self._status, self.attempt)
         events += self._read_engines()
         read_out = self._read_logs(events, budget)
         events += self._ended_ranks(read_out)
         events += [Notice(text) for text in self.measure.notices()]
-        self._note_pace()
+        if self.progress:
+            self._pace.note(self.progress[0])
         if self.state in FINAL and not events and len(read_out) == len(self._tails):
             events += self._end()
         return events
 
     def close(self) -> None:
         """Close all files."""
-        for tail in (*self._tails.values(), self._notices):
+        self.notices.close()
+        for tail in self._tails.values():
             tail.close()
         for engine in self._engines.values():
             engine.close()
@@ -188,9 +170,7 @@ class Follower:
         if self.state not in FINAL and now - self._refreshed >= REFRESH:
             self._refreshed = now
             status = self._status_of(self.folder)
-            self.foreign = status.foreign if status else ""
-            self.waits = status.waits if status else ""
-            self.unheard = (no_sign_of_life(self.folder, status) or orphan_hint(self.folder, status)) if status else ""
+            self.notices.update(status)
             if status and status.final and not self.folder.has_ended:
                 self._unwritten = status  # the disk is full, or the folder belongs to another user
 
@@ -251,40 +231,6 @@ class Follower:
         self._tails[number] = Tail(self.folder.log(number, self.attempt), self._backlog)
         self._engines[number] = EngineMetrics(self.folder, number, self.attempt)
         return True
-
-    def _read_notices(self) -> list[Event]:
-        events: list[Event] = []
-        if self.foreign and not self._foreign_reported:
-            self._foreign_reported = True
-            events.append(Notice(f"this job {self.foreign}: it is read-only here"))
-        full = self._status.disk_full if self._status else None
-        if full and not self._full_disk_reported:
-            self._full_disk_reported = True
-            text = "the disk is full: logs, checkpoints and other output there are truncated; free some space"
-            events.append(Notice(f"{sanitise(full)}: {text}"))
-        if self.unheard and not self._unheard_reported:
-            events.append(Notice(self.unheard))
-        self._unheard_reported = bool(self.unheard)
-        if self.waits and self.waits.partition(";")[0] != self._waits_reported:
-            events.append(Notice(f"SLURM job {self._status.slurm_job if self._status else ''}: {self.waits}"))
-            self._waits_reported = self.waits.partition(";")[0]
-        for line in self._notices.read(BUDGET):
-            found = json_object(line.encode())
-            if found.get("event") == "notice":
-                events.append(Notice(sanitise(str(found.get("text"))), sanitise(str(found.get("about", ""))), found.get("lasts") is True))
-            elif found.get("event") in ("stacks", "silence_over"):
-                events += self._take_places(found.get("lines"), found.get("attempt"))
-            elif found.get("event") == "host":
-                host, state, text = (sanitise(str(found.get(name))) for name in ("host", "state", "text"))
-                seconds = found.get("seconds")
-                events.append(HostChange(host, state, text, seconds if is_number(seconds) else None))
-        return events
-
-    def _take_places(self, lines: object, attempt: object) -> list[Event]:
-        """Record where silent ranks are, or that they continue."""
-        texts = [sanitise(line) for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
-        self.places = tuple(texts[:MOST_PLACES]) if attempt == self.attempt else ()
-        return [Notice("; ".join(line.rstrip(".") for line in self.places), code=HANG)] if self.places else []
 
     def _read_engines(self) -> list[Event]:
         """Return the events from the engines' reports. They come before log lines, in which the same metrics are then skipped."""
@@ -371,16 +317,6 @@ class Follower:
             return []
         view.bar_reported = now
         return [*self._emit(rank, view.live), *self.measure(view, rank, view.live)]
-
-    def _note_pace(self) -> None:
-        """Record when which step was done, at most once a second. If the step goes back, start again."""
-        if not self.progress:
-            return
-        now, done = time.monotonic(), self.progress[0]
-        if self._pace and done < self._pace[-1][1]:
-            self._pace.clear()
-        if not self._pace or (done > self._pace[-1][1] and now - self._pace[-1][0] >= 1.0):
-            self._pace.append((now, done))
 
     def _ended_ranks(self, read_out: set[int | None]) -> list[Event]:
         """Return the end events of ranks whose last line was reported."""

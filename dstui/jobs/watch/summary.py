@@ -27,7 +27,8 @@ def summary(follower: Follower) -> str:
     if failed:
         lines.append("exit status by rank: " + ", ".join(f"{rank}: {_code_text(view)}" for rank, view in failed.items()))
     lines += follower.warnings
-    return "\n".join([*lines, f"exit status {follower.exit_code}", f"job folder {follower.folder.path}"])
+    code = "unknown" if follower.exit_code is None else follower.exit_code
+    return "\n".join([*lines, f"exit status {code}", f"job folder {follower.folder.path}"])
 
 
 def _code_text(view: RankView) -> str:

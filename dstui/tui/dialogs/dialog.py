@@ -58,7 +58,11 @@ class Over(CurrentSizeScreen[T]):
         self.footer.show(valid(self.PANE, ACTIONS))
 
 
-WIDTH = 62
+BOX = 68
+"""The width of most dialogs in cells."""
+FULL = 10_000
+"""The width of a dialog that takes as much of the screen as a dialog may."""
+WIDTH = BOX - 6
 """Cells for text, without the frame, the padding and a scroll bar."""
 
 
@@ -77,7 +81,7 @@ class Dialog(ModalScreen[Any], Over[Any]):
     DEFAULT_CSS = """
     Dialog { align: center middle; background: $background 60%; }
     Dialog > Vertical {
-        width: 68; max-width: 96%; height: auto; max-height: 90%;
+        max-width: 96%; height: auto; max-height: 90%;
         border: round $primary; background: $background; padding: 0 1;
     }
     Dialog RowList { height: auto; }
@@ -87,6 +91,8 @@ class Dialog(ModalScreen[Any], Over[Any]):
     PANE = CHOOSING
     ROWS: ClassVar[str] = ""
     """The id of its rows."""
+    BOX: ClassVar[int] = BOX
+    """The width in cells, if the screen has as many."""
 
     def __init__(self, heading: str) -> None:
         super().__init__()
@@ -99,7 +105,7 @@ class Dialog(ModalScreen[Any], Over[Any]):
     def compose(self) -> ComposeResult:
         """Compose the box, and the footer at the bottom of the screen."""
         with Vertical() as box:
-            box.border_title = Content(self.heading)
+            box.border_title, box.styles.width = Content(self.heading), self.BOX
             yield from self.inside()
         yield self.footer
 
@@ -117,7 +123,7 @@ class Lines(Dialog):
     @property
     def room(self) -> int:
         """Return the width of its text, in cells."""
-        return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
+        return min(self.BOX, self.app.size.width * 96 // 100) - 8
 
     def lines(self) -> Sequence[Row]:
         """Return its rows; none by default."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -14,7 +15,7 @@ from dstui.machine.report import format_size
 from dstui.plan import PlanError
 from dstui.plan.finding import Fix
 from dstui.tui.dialogs.dialog import Lines
-from dstui.tui.dialogs.reading import WIDTH, TextViewer
+from dstui.tui.dialogs.reading import TextViewer
 from dstui.tui.forms.memory_rows import NAMES, SEVERITY, columns, needed, place_rows
 from dstui.tui.forms.steps.figures import figure, headings
 from dstui.tui.kit.row_list import RowList
@@ -38,11 +39,9 @@ LEAST = 1e-3
 """The smallest share of a place with which a part is listed."""
 
 
-def breakdown(outlook: Outlook, screen: int) -> TextViewer:
-    """Return the dialog for a screen of this width, in cells."""
-    return TextViewer(
-        "What fills the memory (estimate)", list(breakdown_rows(outlook.forecast, min(WIDTH, screen * 96 // 100 - 8), outlook.runs))
-    )
+def breakdown(outlook: Outlook) -> TextViewer:
+    """Return the dialog that shows what fills the memory."""
+    return TextViewer("What fills the memory (estimate)", partial(breakdown_rows, outlook.forecast, runs=outlook.runs))
 
 
 def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -> Iterator[Row]:
@@ -99,19 +98,13 @@ MEASURE = "measure"
 class Recommended(Lines):
     """The ranked plans. Result: the Fix that makes the chosen plan, MEASURE, or None."""
 
-    DEFAULT_CSS = "Recommended > Vertical { width: 114; }"
-    ROWS = "recommended"
+    ROWS, BOX = "recommended", 114
     BINDINGS: ClassVar[list[BindingType]] = [Binding("T", "measure", "measure", show=False)]
 
     def __init__(self, outlook: Outlook) -> None:
         super().__init__("Which plan is best here")
         self.outlook = outlook
         self.found: RankedPlans | None = None
-
-    @property
-    def room(self) -> int:
-        """Return the width of its text, in cells."""
-        return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
 
     def on_mount(self) -> None:
         """Start the search in a thread."""

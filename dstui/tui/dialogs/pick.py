@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from dstui.tui.dialogs.dialog import Lines
+from dstui.tui.dialogs.dialog import FULL, Lines
 from dstui.tui.forms.fields import help_for
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.row_list import RowList
@@ -35,7 +35,7 @@ class Pick(Lines):
         Binding("up", "move(-1)", "up", show=False, priority=True),
     ]
 
-    ROWS, BESIDE = "found", 3
+    ROWS, BESIDE, BOX = "found", 3, 100
 
     def __init__(self, title: str, placeholder: str) -> None:
         super().__init__(title)
@@ -91,7 +91,7 @@ class Find(Pick):
 
     def matching(self, text: str) -> list[Row]:
         """Return the settings with the text in their name or help."""
-        return matching(self.entries, text)
+        return matching(self.entries, text, self.room)
 
 
 def _entries(state: State) -> list[tuple[str, str]]:
@@ -103,14 +103,14 @@ def _entries(state: State) -> list[tuple[str, str]]:
     return forms + [(f"deepspeed.{p}", "") for p in KEYS if f"deepspeed.{p}" not in known]
 
 
-def matching(entries: list[tuple[str, str]], text: str, limit: int = 200) -> list[Row]:
-    """Return the entries in which every word of `text` occurs."""
-    words = text.lower().split()
+def matching(entries: list[tuple[str, str]], text: str, width: int, limit: int = 200) -> list[Row]:
+    """Return the entries in which every word of `text` occurs, for a width in cells. A long name keeps its end, where names differ."""
+    words, room = text.lower().split(), width * 6 // 10
     rows: list[Row] = []
     for path, label in entries:
         name = path.removeprefix("deepspeed.")
         if all(w in f"{name} {label}".lower() for w in words) or (len(words) == 1 and len(text) > 3 and words[0] in help_for(path).lower()):
-            rows.append(row((fit(name, 36), "name"), (f"  {fit(label, 22)}", "dim"), key=path))
+            rows.append(row((fit(name, room, end=True), "name"), (f"  {fit(label, width - room - 2)}", "dim"), key=path))
             if len(rows) == limit:
                 break
     return rows
@@ -123,9 +123,7 @@ AGAIN = 1.0
 class Hosts(Pick):
     """Choose a host. Result: the key of the chosen row."""
 
-    DEFAULT_CSS = """
-    Hosts > Vertical { width: 94%; }
-    """
+    BOX = FULL
 
     def __init__(self, choices: Callable[[str, int], list[Row]]) -> None:
         """Create the dialog. `choices` returns the rows of the hosts that match a text, for a width in cells."""
@@ -139,4 +137,4 @@ class Hosts(Pick):
 
     def matching(self, text: str) -> list[Row]:
         """Return the hosts with the text in their name."""
-        return self._choices(text, self.app.size.width * 94 // 100 - 8)
+        return self._choices(text, self.room)

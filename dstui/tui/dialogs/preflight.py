@@ -24,10 +24,7 @@ WAITED_FOR = 8
 class Preflight(Lines):
     """Result: True to launch, False or None (Esc) to go back. Closes with True by itself if nothing is wrong."""
 
-    ROWS = "preflight"
-    DEFAULT_CSS = """
-    Preflight > Vertical { width: 100; }
-    """
+    ROWS, BOX = "preflight", 100
     WAITING: ClassVar[Answer] = Answer("l", "launch without waiting for them", True)
 
     def __init__(self, hosts: Sequence[str]) -> None:
@@ -41,11 +38,6 @@ class Preflight(Lines):
         """Draw it, and again every second while hosts are checked."""
         super().on_mount()
         self.set_interval(1.0, self.redraw)
-
-    @property
-    def room(self) -> int:
-        """Return the width of its text, in cells."""
-        return min(100, self.app.size.width * 96 // 100) - 8
 
     @property
     def answers(self) -> tuple[Answer, ...]:

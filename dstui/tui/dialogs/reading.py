@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -12,7 +12,7 @@ from textual import on
 from dstui.base.limits import parse_json
 from dstui.base.text import sanitise
 from dstui.plan.model import reason_for_default
-from dstui.tui.dialogs.dialog import Lines, ToRead
+from dstui.tui.dialogs.dialog import FULL, Lines, ToRead
 from dstui.tui.forms.fields import Field, default_of, format_value, help_for
 from dstui.tui.kit.keys import table
 from dstui.tui.kit.row_list import RowList
@@ -27,29 +27,23 @@ if TYPE_CHECKING:
 
 READERS = {"trainer": "the Trainer", "accelerate": "accelerate"}
 """Who fills "auto", as people call them."""
-WIDTH = 108
-"""The largest width of the text in cells."""
 
 
-class TextViewer(ToRead):
+class TextViewer(Lines, ToRead):
     """Rows to read. Any key that does not scroll closes it with None; choosing a row closes it with the key of that row."""
 
-    DEFAULT_CSS = """
-    TextViewer > Vertical { width: 114; }
-    TextViewer RowList { max-height: 100%; }
-    """
     ROWS = "reading"
     SCROLLING = (*ToRead.SCROLLING, "enter")
+    BOX = 114
 
-    def __init__(self, title: str, rows: Sequence[Row]) -> None:
+    def __init__(self, title: str, rows: Callable[[int], Iterable[Row]]) -> None:
+        """`rows` returns the rows for a width in cells."""
         super().__init__(title)
-        self.text = rows
+        self.rows_for = rows
 
-    def on_mount(self) -> None:
-        """Draw the rows."""
-        self.rows.show_rows(self.text)
-        self.rows.styles.height = len(self.text)
-        self.rows.focus()
+    def lines(self) -> list[Row]:
+        """Return the rows for the width of the screen."""
+        return list(self.rows_for(self.room))
 
     @on(RowList.Chosen)
     def _chosen(self, event: RowList.Chosen) -> None:
@@ -199,11 +193,11 @@ class WholeLine(ToRead):
     """One line of the log, unwrapped, with its context. Scrolls with the arrow keys; any other key closes it."""
 
     DEFAULT_CSS = """
-    WholeLine > Vertical { width: 94%; height: 90%; max-height: 90%; }
+    WholeLine > Vertical { height: 90%; max-height: 90%; }
     WholeLine RowList { height: 1fr; max-height: 100%; }
     """
 
-    ROWS = "whole-line"
+    ROWS, BOX = "whole-line", FULL
 
     def __init__(self, lines: LogRows, number: int, hosts: dict[int, str]) -> None:
         from dstui.logs.time_parsing import format_clock

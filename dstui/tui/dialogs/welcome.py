@@ -101,6 +101,8 @@ CONFIGS = 3
 class Start(Ask):
     """The start screen. Recipes appear as soon as the machine is probed."""
 
+    BOX = 76
+
     def __init__(self, found: FolderContents, machine: Machine | None) -> None:
         super().__init__("What do you want to start from?", "", ())
         self.found, self.machine = found, machine

@@ -77,7 +77,7 @@ class Checkpoints:
     def _read(self, path: Path, tag: str | None) -> None:
         from dstui.checkpoints.checkpoint import read_checkpoint
         from dstui.checkpoints.resume import resume_arguments, resume_findings
-        from dstui.documents.open import script_facts_of
+        from dstui.documents.training_script import script_facts_of
 
         state = self._session.state
         try:

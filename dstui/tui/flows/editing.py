@@ -215,7 +215,7 @@ class Forecasting:
         if outlook := self._outlook():
             from dstui.tui.dialogs.forecast_dialogs import breakdown
 
-            self._app.push_screen(breakdown(outlook, self._app.size.width))
+            self._app.push_screen(breakdown(outlook))
 
     def plan_elsewhere(self) -> None:
         """Ask for hardware by name and plan for it as if it were here. Nothing is launched on it. An empty line returns to this machine."""

@@ -38,7 +38,7 @@ class FailedScript:
             return
         said = (diagnosis.first_failing_rank, *(each.rank for each in diagnosis.evidence))
         ranks = list(dict.fromkeys(rank for rank in said if rank is not None))
-        afterwards(self._app, partial(_find, job.folder, ranks, job.follower.attempt), partial(self._found, job.follower.foreign))
+        afterwards(self._app, partial(_find, job.folder, ranks, job.follower.attempt), partial(self._found, job.follower.notices.foreign))
 
     def _found(self, foreign: str, found: tuple[Path, int, bool] | None) -> None:
         if found is None:

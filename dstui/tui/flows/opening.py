@@ -143,27 +143,29 @@ class Opening:
         self.begin_with(opened)
 
     def begin_with(self, opened: Opened) -> None:
-        """Tell of what was opened, ask which of several launches it is to be, and offer what an earlier session left."""
-        tell_of(self._app, opened)
+        """Ask which of several launches is to be open, tell of what was opened, and offer what an earlier session left."""
         if len(opened.launches) < 2:
-            self.offer_drafts()
+            self._tell(opened)
             return
         name, count = opened.plan.source, len(opened.launches)
         answers = [Answer(str(number), fit(one, min(len(one), WIDTH - 6)), number) for number, one in enumerate(opened.launches, 1)]
         text = f"{name} starts {count} trainings, and a Plan is one of them. The first is open; Escape keeps it."
-        self._app.push_screen(Ask("Several launches", text, answers), partial(self._take_launch, name))
+        self._app.push_screen(Ask("Several launches", text, answers), partial(self._take_launch, opened))
 
-    def _take_launch(self, name: str, number: int | None) -> None:
+    def _take_launch(self, opened: Opened, number: int | None) -> None:
         if number in (None, 1):
-            self.offer_drafts()
+            self._tell(opened)
         else:
-            afterwards(self._app, partial(_opened_or_why, name, number), self._take_other)
+            afterwards(self._app, partial(_opened_or_why, opened.plan.source, number), self._take_other)
 
     def _take_other(self, opened: Opened | str) -> None:
         if isinstance(opened, str):
             say(self._app, opened, "error")
             return
         self._session.open(opened.plan, opened.path)
+        self._tell(opened)
+
+    def _tell(self, opened: Opened) -> None:
         tell_of(self._app, opened)
         self.offer_drafts()
 
@@ -248,7 +250,9 @@ def tell_of(app: App[int], opened: Opened) -> None:
     """Notify the user of what was changed or is wrong in the opened file."""
     for finding in opened.findings[:NOTES]:
         say(app, f"{finding.code}, line {finding.line}: {finding.message}", finding.severity if finding.severity == "error" else "warning")
-    for note in opened.notes[:NOTES]:
+    in_the_picker = ("launches in the text; ", *opened.launches)
+    notes = [note for note in opened.notes if not any(text in note for text in in_the_picker)]
+    for note in notes[:NOTES]:
         say(app, note, "warning")
 
 

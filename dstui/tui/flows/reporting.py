@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Prompt
-from dstui.tui.dialogs.reading import WIDTH, LinesViewer, TextViewer
+from dstui.tui.dialogs.reading import LinesViewer, TextViewer
 from dstui.tui.flows.saving import free_name
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.run.diagnosis_pane import full_rows, stack_rows
@@ -34,7 +34,7 @@ class Explaining:
     def show_whole(self) -> None:
         """Show the full diagnosis; choosing a line of evidence shows it in the log."""
         if (diagnosis := self.view.why.diagnosis) is not None:
-            self.view.app.push_screen(TextViewer("Why it ended", full_rows(diagnosis, self._room)), self.show_evidence)
+            self.view.app.push_screen(TextViewer("Why it ended", partial(full_rows, diagnosis)), self.show_evidence)
 
     def show_evidence(self, evidence: object) -> None:
         """Show a line of evidence in the log; other rows of the dialog do nothing."""
@@ -54,12 +54,7 @@ class Explaining:
         from dstui.jobs.watch.hang_analysis import grouped
 
         self.view.why.stand(grouped(stacks))
-        self.view.app.push_screen(TextViewer("Where the ranks are", stack_rows(stacks, self._room)))
-
-    @property
-    def _room(self) -> int:
-        """Return the width of a dialog's text, in cells."""
-        return min(WIDTH, self.view.app.size.width - 10)
+        self.view.app.push_screen(TextViewer("Where the ranks are", partial(stack_rows, stacks)))
 
 
 class Plotting:

@@ -18,7 +18,7 @@ from dstui.tui.session.session import Session
 from dstui.tui.session.settings import setting
 
 if TYPE_CHECKING:
-    from dstui.documents.open import ChangedScript
+    from dstui.documents.training_script import ChangedScript
     from dstui.render.artifacts import Artifact
 
 
@@ -193,7 +193,7 @@ class Writing:
     def write_script(self) -> None:
         """Write a copy of the script with DeepSpeed's lines, and make it the Plan's script. The user's own script is not changed."""
         from dstui.base.files import state_on_disk
-        from dstui.documents.open import changed_script
+        from dstui.documents.training_script import changed_script
 
         plan = self._session.state.plan
         changed = changed_script(plan)

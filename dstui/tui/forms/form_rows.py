@@ -109,7 +109,7 @@ def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -
     value = field.value(state)
     written = value is not UNSET and value is not None
     if field.kind == "toggle":
-        yield _toggle(field, value, fit(remark, min(cell_len(remark), width - LABEL)), layer_of(state, field.path), key)
+        yield _toggle(field, value, fit(remark, min(cell_len(remark), width - LABEL - 1)), layer_of(state, field.path), key)
         return
     text, style = (format_value(value), "set") if written else (_unwritten(field), "dim")
     below = field.kind in LONG_KINDS and (opened or cell_len(text) > room)

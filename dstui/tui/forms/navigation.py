@@ -91,15 +91,21 @@ class StepList(RowList):
         self.cursor = current.id
 
 
+LEAST_TITLE = 12
+"""Cells that a long value leaves to the title of its step, which is known, while the value is not."""
+
+
 def _step_row(number: int, step: Step, state: State, width: int, here: bool) -> Row:
     mark = badge(step, state)
-    room = width - RowList.MARGIN - cell_len(f"{GLYPHS[mark]} 1 {step.title}") - 2
+    room = width - RowList.MARGIN - cell_len(f"{GLYPHS[mark]} 1 ") - 2
     value = step.value(state)
+    value = fit(value, min(cell_len(value), room - min(cell_len(step.title), LEAST_TITLE)))
+    title = fit(step.title, min(cell_len(step.title), room - cell_len(value)))
     return row(
         (GLYPHS[mark], STYLE_OF[mark]),
         (f" {number} ", "dim"),
-        (step.title, "title" if here else ""),
-        right=[(fit(value, min(cell_len(value), max(room, 0))), "value" if here else "dim")],
+        (title, "title" if here else ""),
+        right=[(value, "value" if here else "dim")],
         key=step.id,
     )
 

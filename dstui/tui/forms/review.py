@@ -27,7 +27,7 @@ from dstui.tui.session.file_lookups import WrittenIn
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
-    from dstui.documents.open import ChangedScript
+    from dstui.documents.training_script import ChangedScript
     from dstui.plan import Plan
     from dstui.render.artifacts import Artifact
 
@@ -94,7 +94,7 @@ class Review(Horizontal):
 
     def show(self, state: State, path: Path | None) -> None:
         """Render the files, compare them with the disk, and draw."""
-        from dstui.documents.open import changed_script
+        from dstui.documents.training_script import changed_script
         from dstui.render.artifacts import artifacts
         from dstui.render.launch import RenderError
 
@@ -187,7 +187,7 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> l
 
 
 def _lines_title(plan: Plan) -> str:
-    from dstui.documents.open import script_facts_of
+    from dstui.documents.training_script import script_facts_of
 
     if getattr(script_facts_of(plan), "integration", None):
         return "the lines in general"
@@ -217,7 +217,7 @@ def _write_rows(changed: ChangedScript | None) -> list[Row]:
 
 def _script_lines(plan: Plan, changed: ChangedScript | None) -> str:
     """Return the lines that the script needs, as a diff for a plain loop; above it what must be done by hand."""
-    from dstui.documents.open import code_for_script
+    from dstui.documents.training_script import code_for_script
 
     if changed is None:
         return code_for_script(plan)

@@ -5,7 +5,7 @@ Component classes in CSS could do the same, but for 15 styles in each of ten wid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -22,12 +22,15 @@ class StyleSpec(NamedTuple):
     bold: bool = False
     ground: str = ""
     ground_strength: float = 1.0
+    is_text: bool = True
+    """Whether it is for text, which is readable in every theme; else it is for lines."""
 
 
 STYLES: Final[dict[str, StyleSpec]] = {
     "": StyleSpec(),
-    "dim": StyleSpec(strength=0.6),
+    "dim": StyleSpec(strength=0.7),
     "faint": StyleSpec(strength=0.38),
+    "lines": StyleSpec(strength=0.38, is_text=False),
     "ok": StyleSpec("success"),
     "warning": StyleSpec("warning"),
     "error": StyleSpec("error"),
@@ -45,31 +48,65 @@ STYLES: Final[dict[str, StyleSpec]] = {
 }
 
 
-WEAKEST: Final = "weakest-text"
-"""The theme variable with the strength of the weakest text: high contrast has no faint text."""
+RANKS: Final = ("#6ea8dc", "#7fbf8f", "#d7a65f", "#b58fd8", "#5fb7b2", "#d98aa5", "#a8b566", "#c98f6b")
+"""The colours of ranks in the log and in plots."""
+LEAST_CONTRAST: Final = "least-contrast"
+"""The theme variable with the contrast that all text has at least; without it 4.5, as WCAG asks of normal text."""
+NORMAL: Final = 4.5
+
+
+def contrast(first: Color, second: Color) -> float:
+    """Return the contrast of two colours as WCAG 2 defines it, from 1 to 21."""
+    darker, lighter = sorted((_luminance(first), _luminance(second)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: Color) -> float:
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _readable(text: Color, foreground: Color, grounds: Sequence[Color], least: float) -> Color:
+    """Return the text's colour, moved towards the foreground until its contrast to each ground is enough."""
+    for part in range(10):
+        moved = text.blend(foreground, part / 10)
+        if all(contrast(moved, ground) >= least for ground in grounds):
+            return moved
+    return foreground
 
 
 def palette(variables: Mapping[str, str], ansi: bool) -> dict[str, Style]:
     """Return name -> style for the theme with these variables. An ANSI theme cannot blend colours, so weak text is dim."""
     used = {spec.variable for spec in STYLES.values()} | {spec.ground for spec in STYLES.values() if spec.ground} | {"background"}
-    return _palette(tuple((name, variables[name]) for name in sorted(used)), ansi, float(variables.get(WEAKEST, 0)))
+    return _palette(tuple((name, variables[name]) for name in sorted(used)), ansi, float(variables.get(LEAST_CONTRAST, NORMAL)))
 
 
 @lru_cache(maxsize=8)
-def _palette(variables: tuple[tuple[str, str], ...], ansi: bool, weakest: float) -> dict[str, Style]:
+def _palette(variables: tuple[tuple[str, str], ...], ansi: bool, least: float) -> dict[str, Style]:
     colours = {name: Color.parse(value) for name, value in variables}
-    specs = {name: spec._replace(strength=max(spec.strength, weakest)) for name, spec in STYLES.items()}
-    return {name: _style(spec, colours, ansi) for name, spec in specs.items()}
+    styles = {name: _ansi_style(spec, colours) if ansi else _style(spec, colours, least) for name, spec in STYLES.items()}
+    return styles | {f"rank {number}": _rank_style(colour, colours, ansi, least) for number, colour in enumerate(RANKS)}
 
 
-def _style(spec: StyleSpec, colours: Mapping[str, Color], ansi: bool) -> Style:
-    if ansi:
-        weak, found = spec.strength < 0.8, bool(spec.ground)
-        return Style(color=colours[spec.variable].rich_color, bold=spec.bold or None, dim=weak or None, reverse=found or None)
-    back = colours["background"]
+def _ansi_style(spec: StyleSpec, colours: Mapping[str, Color]) -> Style:
+    weak, found = spec.strength < 0.8, bool(spec.ground)
+    return Style(color=colours[spec.variable].rich_color, bold=spec.bold or None, dim=weak or None, reverse=found or None)
+
+
+def _style(spec: StyleSpec, colours: Mapping[str, Color], least: float) -> Style:
+    back, foreground = colours["background"], colours["foreground"]
+    ground = back.blend(colours[spec.ground], spec.ground_strength) if spec.ground else None
+    grounds = (back, colours["panel"]) if ground is None else (ground,)  # the row under the cursor is on the panel's colour
     text = back.blend(colours[spec.variable], spec.strength)
-    ground = back.blend(colours[spec.ground], spec.ground_strength).rich_color if spec.ground else None
-    return Style(color=text.rich_color, bgcolor=ground, bold=spec.bold or None)
+    text = _readable(text, foreground, grounds, least) if spec.is_text else text
+    return Style(color=text.rich_color, bgcolor=ground.rich_color if ground is not None else None, bold=spec.bold or None)
+
+
+def _rank_style(colour: str, colours: Mapping[str, Color], ansi: bool, least: float) -> Style:
+    text = Color.parse(colour)
+    if not ansi:
+        text = _readable(text, colours["foreground"], (colours["background"], colours["panel"]), least)
+    return Style(color=text.rich_color)
 
 
 DARK = Theme(
@@ -119,13 +156,14 @@ HIGH_CONTRAST = Theme(
     foreground="#ffffff",
     background="#000000",
     surface="#000000",
-    panel="#4d4d4d",
+    panel="#333333",
     success="#66ff66",
     warning="#ffd733",
     error="#ff8080",
     dark=True,
     variables={
-        WEAKEST: "0.85",
+        LEAST_CONTRAST: "7",
+        "frame": "#ffffff",
         "border": "#ffffff",
         "border-blurred": "#ffffff",
         "input-cursor-background": "#ffffff",

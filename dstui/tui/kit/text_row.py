@@ -69,8 +69,10 @@ def paragraph(text: str, width: int, style: str = "", *, indent: str = "", first
     return [Row((*(head if number == 0 else (hanging,)), Span(line, style))) for number, line in enumerate(lines)]
 
 
-def fit(text: str, width: int) -> str:
-    """Return `text` in exactly `width` cells, with an ellipsis if it was cut."""
+def fit(text: str, width: int, *, end: bool = False) -> str:
+    """Return `text` in exactly `width` cells, with an ellipsis if it was cut. `end`: keep its end instead of its beginning."""
     if cell_len(text) <= width:
         return set_cell_size(text, max(width, 0))
+    if end and width > 0:
+        return "…" + set_cell_size(text[::-1], width - 1)[::-1]
     return set_cell_size(text, max(width - 1, 0)) + "…" if width > 0 else ""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from rich.text import Text
-from textual.color import Color
 from textual_plotext import PlotextPlot
 
-from dstui.tui.kit.styles import palette
+from dstui.tui.kit.styles import RANKS, palette
 from dstui.tui.plot.curves import Picture
-from dstui.tui.run.log_view import RANK_COLOURS
 
-SHADES = {"main": "accent", "faint": "faint", "other": "warning", "beside": "ok", "mark": "error", "axes": "dim"}
+SHADES = {"main": "accent", "faint": "lines", "other": "warning", "beside": "ok", "mark": "error", "axes": "dim"}
 """Kind of line -> the name of its style. Ranks have the same colours as in the log."""
 COARSE = ("faint", "other")
 """Lines that have another marker than the run's own if there are no colours."""
@@ -42,7 +40,7 @@ class Canvas(PlotextPlot):
         plot, shown = self.plt, self.picture
         plot.clear_figure()
         shades = {name: self._shade(style) for name, style in SHADES.items()}
-        shades |= {f"rank {n}": Color.parse(colour).rgb for n, colour in enumerate(RANK_COLOURS)}
+        shades |= {f"rank {n}": self._shade(f"rank {n}") for n in range(len(RANKS))}
         for attempt, step in shown.attempts.items():
             plot.vertical_line(step, color=shades["axes"])
             plot.text(f"attempt {attempt}", step, shown.y.high, color=shades["axes"], background="default", alignment=shown.side(step))

@@ -13,7 +13,7 @@ from dstui.jobs.watch.summary import value_text
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit
 from dstui.tui.run.braille import braille
-from dstui.tui.run.run_head import Fact, fitting, si, spark
+from dstui.tui.run.run_head import Fact, Sparks, fitting, si, spark
 from dstui.tui.run.run_series import USED, RunSeries, usage_series
 from dstui.tui.session.settings import setting
 
@@ -48,7 +48,7 @@ def plot(name: str, series: Buckets, width: int, height: int) -> list[tuple[Span
     lines = [_edge("╭╮", title, width)]
     for number, drawn in enumerate(curve):
         label = fit(labels.get(number, "").rjust(margin), margin)
-        lines.append((Span("│", "faint"), Span(f"{label} ", "dim"), Span(drawn, "accent"), Span("│", "faint")))
+        lines.append((Span("│", "lines"), Span(f"{label} ", "dim"), Span(drawn, "accent"), Span("│", "lines")))
     return [*lines, _edge("╰╯", [steps], width)]
 
 
@@ -67,7 +67,7 @@ def _edge(corners: str, text: list[Span], width: int) -> tuple[Span, ...]:
         cut = fit(span.text, min(cell_len(span.text), room))
         shown.append(Span(cut, span.style))
         room -= cell_len(cut)
-    return (Span(f"{corners[0]}─ ", "faint"), *shown, Span(f" {'─' * room}{corners[1]}", "faint"))
+    return (Span(f"{corners[0]}─ ", "lines"), *shown, Span(f" {'─' * room}{corners[1]}", "lines"))
 
 
 def grid(series: Mapping[str, Buckets], width: int, height: int) -> tuple[list[Row], list[list[str]]]:
@@ -95,21 +95,23 @@ def pinned_first(series: Mapping[str, Buckets], used: Mapping[str, Buckets], pin
     return {name: every[name] for name in dict.fromkeys([*first, *series])}
 
 
-def sparks(series: Mapping[str, Buckets], width: int, most: int = 2) -> list[Row]:
-    """Return at most this many rows of name, sparkline and newest value."""
+def sparks(series: Mapping[str, Buckets], width: int, most: int = 2) -> Sparks:
+    """Return at most this many rows of sparklines."""
     facts = [_spark_fact(place, name, each) for place, (name, each) in enumerate(series.items()) if len(each.points) >= FIRST_VALUES]
-    rows: list[Row] = []
-    while facts and len(rows) < most:
+    drawn = Sparks([], [])
+    while facts and len(drawn.rows) < most:
         shown = fitting(facts, width)
         fits = sum(span.style == "accent" for span in shown.left)
-        rows.append(shown)
+        drawn.rows.append(shown)
+        drawn.names.extend(fact.metric for fact in facts[:fits])
         facts = facts[fits:]
-    return rows
+    return drawn
 
 
 def _spark_fact(place: int, name: str, series: Buckets) -> Fact:
     line = spark([point.mean for point in series.points], SPARK)
-    return Fact(place, (Span(f"{name.replace('_', ' ')} ", "dim"), Span(line, "accent"), Span(f" {_text(name, series.last)}", "title")))
+    spans = (Span(f"{name.replace('_', ' ')} ", "dim"), Span(line, "accent"), Span(f" {_text(name, series.last)}", "title"))
+    return Fact(place, spans, name)
 
 
 class Charts(RowList):

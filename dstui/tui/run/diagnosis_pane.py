@@ -182,8 +182,8 @@ class DiagnosisPane(RowList):
                 in_thread(self, ask)
         if hang is None and self.hang is not None:
             self.grouped = ()
-        if follower.places != self._places:
-            self._places = self.grouped = follower.places
+        if follower.notices.places != self._places:
+            self._places = self.grouped = follower.notices.places
             self._draw()
         if hang != self.hang or moment is None:
             self.hang = hang

@@ -233,7 +233,7 @@ class JobView(Vertical):
         wide = self._dashboard and width >= DASHBOARD
         self.charts.display = self.usage.display = wide
         own = tuple(self.job.follower.measure.own_names)
-        self.head.sparks = []
+        self.head.sparks = None
         if wide:
             self.charts.show(self.series, own, self.job.history)
             self.usage.show(self.job.history)
@@ -258,15 +258,15 @@ class JobView(Vertical):
         """Return the text that replaces the job's folder in the head."""
         if job.stopping is not None:
             return stop_stage(job.stopping)
-        if job.follower.unheard:
-            return job.follower.unheard
+        if job.follower.notices.unheard:
+            return job.follower.notices.unheard
         if job.alive and self._notice and monotonic() - self._noticed < NOTICE_SECONDS:
             return self._notice
         if job.alive and self._lasting:
             return next(reversed(self._lasting.values()))
         if job.alive and len(self.hosts) > 1 and (late := waited_for(self.hosts)):
             return late
-        return f"{job.name} {job.follower.foreign}: it is read-only here" if job.follower.foreign else ""
+        return f"{job.name} {job.follower.notices.foreign}: it is read-only here" if job.follower.notices.foreign else ""
 
     # Lines of the log
 

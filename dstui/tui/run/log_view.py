@@ -27,13 +27,13 @@ from dstui.logs.log_blocks import EmptyLog, LogLine
 from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import Search
 from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.styles import RANKS
 from dstui.tui.kit.text_row import fit
 from dstui.tui.run.line_layout import WHO, Stamps, Wrapping
 from dstui.tui.run.log_marks import LogMarks
 
 AHEAD = 4
 """Blocks that are read when the user comes near the first one."""
-RANK_COLOURS = ("#6ea8dc", "#7fbf8f", "#d7a65f", "#b58fd8", "#5fb7b2", "#d98aa5", "#a8b566", "#c98f6b")
 
 
 class LogView(RowList):
@@ -201,7 +201,7 @@ class LogView(RowList):
     def _line_segments(self, line: LogLine) -> list[Segment]:
         dim = self.style_named("dim")
         name = "•" if line.notice else f"×{line.repeats}" if line.repeats > 1 else "" if line.rank is None else f"r{line.rank}"
-        colour = Style(color=RANK_COLOURS[line.rank % len(RANK_COLOURS)]) if line.rank is not None and line.repeats == 1 else Style()
+        colour = self.style_named(f"rank {line.rank % len(RANKS)}") if line.rank is not None and line.repeats == 1 else Style()
         stamp = [Segment(self.stamps.text(line.time), dim)] if self.stamps.width(self.lines.since) else []
         host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
         where = [Segment(fit(host, self.host_width), dim)] if self.host_width else []

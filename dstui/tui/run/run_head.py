@@ -47,11 +47,20 @@ class Fact(NamedTuple):
 
     place: int
     spans: tuple[Span, ...]
+    metric: str = ""
+    """The metric whose newest value it is; "" for one with a remark, which a sparkline has no room for."""
 
     @property
     def width(self) -> int:
         """Return its width in cells."""
         return sum(cell_len(span.text) for span in self.spans)
+
+
+class Sparks(NamedTuple):
+    """Rows of name, sparkline and newest value, and the metrics in them."""
+
+    rows: list[Row]
+    names: list[str]
 
 
 class RunHead(RowList):
@@ -63,7 +72,7 @@ class RunHead(RowList):
         super().__init__(id="run-head")
         self._losses: Buckets
         self._spark = ""
-        self.sparks: list[Row] = []
+        self.sparks: Sparks | None = None
         """Sparklines of the metrics, if there is room for them and no other place."""
 
     def begin(self) -> None:
@@ -82,9 +91,13 @@ class RunHead(RowList):
         width = (self.size.width or 110) - self.MARGIN
         if self._losses.last is not None and not self._spark:
             self._spark = spark([point.mean for point in self._losses.points], SPARK)
-        spark_line = "" if self.sparks else self._spark
-        lines = (first_facts(follower, self._losses.last, spark_line, expected), more_facts(follower, sampler, expected))
-        rows = [*(fitting(facts, width) for facts in lines if facts), *self.sparks]
+        sparked, below = (self.sparks.names, self.sparks.rows) if self.sparks else ([], [])
+        facts = (
+            first_facts(follower, self._losses.last, "" if sparked else self._spark, expected),
+            more_facts(follower, sampler, expected),
+        )
+        lines = [[fact for fact in line if fact.metric not in sparked] for line in facts]
+        rows = [*(fitting(line, width) for line in lines if line), *below]
         rows += paragraph(note, width - 1, "accent")[:NOTE_LINES] if note else [Row(_place(folder, width))]
         if len(rows) != len(self.rows):
             self.styles.height = len(rows)
@@ -104,24 +117,30 @@ def first_facts(follower: Follower, loss: float | None, line: str, expected: For
     glyph, style = STATES.get(state, ("·", "dim"))
     code = f" (exit status {follower.exit_code})" if follower.exit_code else ""
     facts = [Fact(0, (Span(f"{glyph} {state}{code}", style), Span(f"  {clock(follower.duration)}", "title")))]
-    facts += [Fact(0, (Span(follower.waits, "dim"),))] if follower.waits else []
+    facts += [Fact(0, (Span(follower.notices.waits, "dim"),))] if follower.notices.waits else []
     steps = [view.step for view in follower.ranks.values() if view.step is not None]
-    total = f" / {follower.progress[1]:,}" if follower.progress and max(steps) <= follower.progress[1] else ""
+    total = f" / {follower.progress[1]:,}" if follower.progress else ""
     facts += [Fact(1, (Span("step ", "dim"), Span(f"{max(steps):,}", "title"), Span(total, "dim")))] if steps else []
     if not steps and (counted := max((view.counts.get("loss", 0) for view in follower.ranks.values()), default=0)):
         facts.append(Fact(1, (Span("loss line ", "dim"), Span(f"{counted:,}", "title"), Span(" (no steps in the log)", "dim"))))
     if loss is not None:
         style = "title" if isfinite(loss) else "error"
-        facts += [Fact(2, (Span("loss ", "dim"), Span(f"{loss:.4g}", style), *source_of("loss", follower)))]
+        value = (Span("loss ", "dim"), Span(f"{loss:.4g}", style), *source_of("loss", follower))
+        facts.append(_metric_fact(2, "loss" if isfinite(loss) else "", *value))
         facts += [Fact(5, (Span(line, "accent"),))] if line else []
-    for model, value in losses_by_model(follower).items():
-        facts.append(Fact(2, (Span(f"{model} loss ", "dim"), Span(f"{value:.4g}", "title" if isfinite(value) else "error"))))
-    facts += [Fact(6, progress_bar(*follower.progress))] if follower.progress and total and state == "running" else []
+    for model, newest in losses_by_model(follower).items():
+        spans = (Span(f"{model} loss ", "dim"), Span(f"{newest:.4g}", "title" if isfinite(newest) else "error"))
+        facts.append(_metric_fact(2, f"{model}_loss", *spans))
+    facts += [Fact(6, progress_bar(*follower.progress))] if follower.progress and state == "running" else []
     facts += [Fact(3, (Span("ETA ", "dim"), Span(duration_text(follower.remaining), "title")))] if follower.remaining else []
     for name, rate in sorted(follower.rates.items(), reverse=True):
         foreseen = expected.speed.tokens if expected is not None and expected.speed is not None and name == "tokens/s" else None
-        facts.append(Fact(4, (Span(si(rate), "title"), Span(f" {name}", "dim"), *_foreseen(si(foreseen) if foreseen else ""))))
+        facts.append(_metric_fact(4, name, Span(si(rate), "title"), Span(f" {name}", "dim"), *_foreseen(si(foreseen) if foreseen else "")))
     return facts
+
+
+def _metric_fact(place: int, metric: str, *spans: Span) -> Fact:
+    return Fact(place, spans, metric if len(spans) == 2 else "")
 
 
 BAR = 12
@@ -132,7 +151,7 @@ def progress_bar(done: int, total: int) -> tuple[Span, ...]:
     """Return the share of the steps that are done, as a bar and in percent."""
     share = min(done / total, 1.0) if total else 0.0
     full = int(share * BAR)
-    return Span("█" * full, "accent"), Span("░" * (BAR - full), "faint"), Span(f" {share:.0%}", "dim")
+    return Span("█" * full, "accent"), Span("░" * (BAR - full), "lines"), Span(f" {share:.0%}", "dim")
 
 
 def _foreseen(text: str) -> tuple[Span, ...]:
@@ -173,12 +192,8 @@ def more_facts(follower: Follower, sampler: Sampler | None, expected: Forecast |
     own = [name for name in others if name in follower.measure.own_names]
     names = own + [name for name in REPORTED if name in latest] + [name for name in others if name not in own]
     for place, name in enumerate(names, 1):
-        facts.append(
-            Fact(
-                place,
-                (Span(f"{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title"), *source_of(name, follower)),
-            )
-        )
+        label, value = Span(f"{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title")
+        facts.append(_metric_fact(place, name, label, value, *source_of(name, follower)))
     overflows = int(max(latest.get("overflows", 0), latest.get("skipped", 0)))
     if overflows:
         facts.append(Fact(1, (Span(f"{overflows:,} overflow{'s' if overflows > 1 else ''}", "warning"),)))

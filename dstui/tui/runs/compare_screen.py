@@ -86,7 +86,7 @@ class Compared(Over[None]):
 def compared_rows(found: Comparison, width: int) -> list[Row]:
     """Return the comparison as rows; each has a key, so that a long comparison scrolls."""
     texts = found.as_texts()
-    columns = [plain_column(name) for name in texts[0]]
+    columns = [plain_column(name, keeps="ends") for name in texts[0]]
     titles, *drawn = lines(texts, columns, width)
     rows = [row((titles, "title"))]
     before = ""

@@ -178,7 +178,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         if text is None:
             return
         conditions = parse(text)
-        if key := unknown(list(self._known.values()), conditions):
+        if key := unknown(list(self._known.values()), [one.key for one in conditions if one.key]):
             say(self.app, f"No run says {key}: it is no column, no metric, and no key of their Plans.", "warning")
         self._want(conditions=conditions, text=text.strip())
 

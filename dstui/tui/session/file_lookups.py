@@ -45,7 +45,7 @@ class ScriptOf:
 
     def resolve(self) -> ScriptFacts | NoScript | None:
         """Return the facts of the script; None if there is none to read."""
-        from dstui.documents.open import script_facts
+        from dstui.documents.training_script import script_facts
 
         return script_facts(self.folder, self.script, self.module)
 

@@ -13,7 +13,7 @@ from dstui.adopt.recipes import Script
 from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
 from dstui.base.files import FileProblem, read_text
 from dstui.documents.layers import Template, site_templates
-from dstui.documents.open import script_named
+from dstui.documents.training_script import script_named
 from dstui.tui.session.drafts import Draft, left_behind, recent_plans, unnamed_here
 
 FILES, SHOWN, RECENT = 300, 8, 4

@@ -83,7 +83,9 @@ def _gpu_field(gpu: Gpu) -> Field:
 
 def _no_gpu(state: State) -> str:
     cluster = state.plan.cluster
-    return "hosts are given and used" if cluster.hosts or cluster.hostfile or _elsewhere(state) else ""
+    if cluster.hosts or cluster.hostfile or _elsewhere(state):
+        return "hosts are given and used"
+    return f"{cluster.num_gpus}, by cluster.num_gpus" if cluster.num_gpus else ""
 
 
 def _elsewhere(state: State) -> bool:

@@ -55,9 +55,10 @@ def gpu_help(gpu: Gpu) -> str:
 
 def machine_rows(machine: Machine, findings: Sequence[Finding], width: int) -> list[Row]:
     """Return links, host and findings, below the GPUs."""
-    links, host = _links(machine), _host(machine)
-    if links and width >= BESIDE:
-        left = max(_width(r) for r in links) + 4
+    links = _links(machine)
+    left = max(_width(r) for r in links) + 3 if links and width >= BESIDE else 0
+    host = _host(machine, width - left - 1)
+    if left:
         pairs = zip_longest(links, host, fillvalue=BLANK)
         facts = [Row((*a.left, Span(" " * (left - _width(a))), *b.left)) for a, b in pairs]
     else:
@@ -88,7 +89,7 @@ def _island_letter(machine: Machine, gpu: int) -> str:
     return next((chr(ord("A") + n) for n, island in enumerate(joined) if gpu in island.gpus), "")
 
 
-def _host(machine: Machine) -> list[Row]:
+def _host(machine: Machine, room: int) -> list[Row]:
     host, software, driver = machine.host, machine.software, machine.driver
     limit = " (cgroup limit)" if isinstance(host.memory_limit, int) else ""
     rdma = [p for p in known(host.infiniband, ()) if p.state == "ACTIVE"]
@@ -102,7 +103,10 @@ def _host(machine: Machine) -> list[Row]:
         "driver": f"{driver.version}, up to CUDA {driver.cuda}" if driver.version else "none",
         "compiler": known(software.gxx, "unknown") or "none: ops cannot be built",
     }
-    return [row(("Host and software", "accent")), *(row((fit(name, 10), "dim"), text) for name, text in facts.items())]
+    return [
+        row(("Host and software", "accent")),
+        *(row((fit(name, 10), "dim"), fit(text, min(cell_len(text), room - 10))) for name, text in facts.items()),
+    ]
 
 
 def _torch(machine: Machine) -> str:
