@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.flush()
         return code
     except OSError as error:
+        if _folder_is_gone():
+            return _refuse("the current folder does not exist any more: change to another one")
         if (number := output.reader_gone(error)) is None and not output.is_full(error):
             raise
         if number is None:
@@ -48,6 +50,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _folder_is_gone() -> bool:
+    import os
+
+    try:
+        os.getcwd()  # noqa: PTH109 - pathlib has not been imported yet
+    except OSError:
+        return True
+    return False
 
 
 def _command(name: str, words: list[str]) -> int:

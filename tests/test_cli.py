@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -144,3 +145,30 @@ def test_bare_configuration_runs_the_script_after_two_dashes(tmp_path: Path) -> 
     assert "train.py --deepspeed_config ./ds_config.json" in done.stdout
     refused = dstui("--headless", "ds.json", "--dry-run", cwd=tmp_path)
     assert (refused.returncode, "no script is named" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("render", "quickstart"), ("--headless", "quickstart", "--dry-run"), ("new", "zero2")], ids=" ".join)
+def test_current_folder_that_was_removed_is_reported(words: tuple[str, ...], tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    inside = "import os, sys; from dstui.cli import main; os.rmdir(os.getcwd()); sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", inside, *words],
+        cwd=gone,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "dstui: the current folder does not exist any more: change to another one\n"
+
+
+def test_home_that_is_no_folder_is_reported_with_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    done = dstui("completion", "bash", "--install", cwd=tmp_path, env={"HOME": str(file), "XDG_DATA_HOME": ""})
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"dstui: {file}/.local/share/bash-completion/completions: a part of this path is a file, not a folder\n",
+    )

@@ -28,7 +28,7 @@ class Parser(ArgumentParser):
         from difflib import get_close_matches
 
         options = (word.partition("=")[0] for word in typed if word.startswith("--"))
-        return [match for option in options for match in get_close_matches(option, self._option_string_actions, 1)]
+        return [match for option in options for match in get_close_matches(option, self._option_string_actions, 1, 0.7)]
 
 
 def bounded(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:

@@ -36,6 +36,8 @@ def read_text(path: Path, opened: int | None = None) -> str:
         raw = _bytes(path, MAX_BYTES + 1, opened)
     except IsADirectoryError:
         raise FileProblem(f"{path} is a folder: name a file in it") from None
+    except PermissionError:
+        raise FileProblem(f"{path}: no permission to read it") from None
     except (OSError, ValueError) as error:
         raise FileProblem(f"{path}: {reason(error)}") from None
     return _text_of(raw, str(path))

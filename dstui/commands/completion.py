@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from dstui.base.files import FileProblem, is_there, read_text, write_atomic
+from dstui.base.files import FileProblem, is_there, read_text, reason, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.commands import COMMANDS, session_parser
 from dstui.documents.plan_files import SHIPPED
@@ -42,8 +42,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     try:
         _install(shell, script + "\n")
-    except (FileProblem, OSError) as error:
+    except FileProblem as error:
         return refuse(str(error))
+    except OSError as error:
+        return refuse(f"{error.filename or shell}: {reason(error)}")
     return 0
 
 

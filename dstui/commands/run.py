@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
 from dstui.base.output import no_screen, refuse, say
-from dstui.stand_ins.run_session import CAUGHT, Options, RunSession
+from dstui.stand_ins.run_session import CAUGHT, Options, new_session
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that are forwarded to the command. The terminal sends SIGINT and SIGQUIT to both processes."""
@@ -43,14 +42,18 @@ def run(args: argparse.Namespace) -> int:
     if args.hold:
         say(f"everything in the command runs but its launches ({', '.join(CAUGHT)}), which are printed as Plans")
     output = str(Path(args.output).absolute()) if args.output else None
-    with tempfile.TemporaryDirectory(prefix="dstui-run-") as folder:
-        session = RunSession(Path(folder))
+    session = new_session()
+    try:
         environment = session.begin(Options(args.hold, not args.no_check, output, args.force, args.tui, not args.no_observe))
-        code = _run(args.command, environment)
-        unobserved = [line for line in session.caught if line.endswith("observed")]
-        if not session.caught:
-            say("no launch was caught: an absolute path to a launcher, a container and another host are not seen")
-        for line in unobserved:
+        code, caught = _run(args.command, environment), session.caught
+    finally:
+        goes_on = session.end()
+    if goes_on:
+        say("processes of the command go on in the background: their launches are still caught")
+    elif not caught:
+        say("no launch was caught: an absolute path to a launcher, a container and another host are not seen")
+    for line in caught:
+        if line.endswith("observed"):
             say(line)
     return code
 

@@ -175,7 +175,7 @@ def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
         remark(plan.text)
         return 0
     target = Path(options.output)
-    number = sum(" " in line for line in session.caught)
+    number = session.claim_number()
     path = target if number <= 1 else target.with_name(f"{target.stem}-{number}{target.suffix}")
     try:
         write_atomic(path, plan.text, replace=options.force)

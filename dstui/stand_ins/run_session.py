@@ -6,15 +6,22 @@ exported function of the same name calls it. Both are removed from the environme
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
+import shutil
+import stat
 import sys
+import tempfile
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import dstui
+from dstui.jobs.store.processes import carries, pids
 
 CAUGHT = ("deepspeed", "accelerate", "torchrun")
 PYTHONS = ("python", "python3")
@@ -27,6 +34,9 @@ FRAMEWORK_MODULES = ("swift.cli.main", "trl.cli", "trl.cli.main")
 INTERPRETER = "DSTUI_INTERPRETER"
 """The variable with the interpreter of the framework that calls the stand-in of python."""
 MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed")
+PREFIX = "dstui-run-"
+LEFT_BEHIND = 86400
+"""Seconds after which the folder of a session is removed that was killed, or whose processes went on."""
 SESSION = "DSTUI_SESSION"
 """The variable by which the exported functions find the stand-ins."""
 
@@ -99,6 +109,14 @@ class RunSession:
         with (self.folder / "caught").open("a", encoding="utf-8") as log:
             log.write(line.replace("\n", " ") + "\n")
 
+    def claim_number(self) -> int:
+        """Return the next number of a held launch. Launches in the background claim theirs at the same time."""
+        for number in itertools.count(1):
+            with suppress(FileExistsError):
+                (self.folder / f"held-{number}").touch(exist_ok=False)
+                return number
+        raise AssertionError
+
     def begin(self, options: Options) -> dict[str, str]:
         """Write the stand-ins; return the environment of the command."""
         self.programs.mkdir()
@@ -118,6 +136,13 @@ class RunSession:
         path = os.pathsep.join([str(self.programs), os.environ.get("PATH", os.defpath)])
         return {**os.environ, **functions, SESSION: str(self.folder), "PATH": path}
 
+    def end(self) -> bool:
+        """Remove the folder, unless processes of the command go on and may start launches. Return whether they do."""
+        goes_on = any(carries(pid, SESSION, str(self.folder)) for pid in pids())
+        if not goes_on:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return goes_on
+
     def options(self) -> Options:
         """Return the options of `dstui run`."""
         return Options(**json.loads((self.folder / "options.json").read_text()))
@@ -133,6 +158,17 @@ class RunSession:
         kept = {name: value for name, value in environment.items() if name not in ours}
         folders = [folder for folder in kept.get("PATH", "").split(os.pathsep) if folder != str(self.programs)]
         return {**kept, "PATH": os.pathsep.join(folders)}
+
+
+def new_session() -> RunSession:
+    """Create the folder of a session. Those that were left behind a day ago or earlier are removed, if nothing uses them."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    for other in folder.parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            facts = other.lstat()
+            if stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > LEFT_BEHIND:
+                RunSession(other).end()
+    return RunSession(folder)
 
 
 def _function(name: str) -> str:

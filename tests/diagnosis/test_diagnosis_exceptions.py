@@ -182,3 +182,17 @@ def test_advice_names_the_copy_of_a_tensor_that_numpy_cannot_read(tmp_path: Path
     found = diagnose_lines(tmp_path / "log", traceback(None, last))
     assert "on a GPU (cuda:3)" in found.why
     assert ".detach().cpu()" in found.fixes[0].text
+
+
+def test_comment_in_the_source_of_a_notebooks_frame_is_no_message(tmp_path: Path) -> None:
+    lines = [
+        "Cell In[4], line 1",
+        "----> 1 fetch(name)",
+        "File /opt/env/lib/python3.11/site-packages/hub/a.py:1113, in fetch(name)",
+        "   1111 def fetch(name):",
+        "   1112     # there is no RepositoryNotFoundError here, since the index was found",
+        "-> 1113     return socket.read(name)",
+        "KeyboardInterrupt: ",
+    ]
+    found = diagnose_lines(tmp_path / "log", lines)
+    assert (found.cause, found.kind, found.others) == ("CTRL-C", "stop", ())

@@ -22,7 +22,12 @@ RAISED = {
         ("RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1.", "torch/serialization.py"),
         ("lightning.fabric.utilities.exceptions.MisconfigurationException: You requested gpu: [0, 1]", "lightning/a.py"),
     ],
-    "NO-GPU": [("lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!", "lightning/a.py")],
+    "DRIVER-OLD": [("RuntimeError: Triton Error [CUDA]: device kernel image is invalid", "triton/backends/nvidia/driver.py")],
+    "NPU-ERROR": [("RuntimeError: Start:a.cpp:9 NPU function error: aclrtSetDevice, error code is 7", "torch_npu/npu/utils.py")],
+    "NO-GPU": [
+        ("RuntimeError: No device of requested type available", ""),
+        ("lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!", "lightning/a.py"),
+    ],
     "DEVICE-MIX": [
         ("RuntimeError: expected device cuda:0 but got device cpu", ""),
         ("RuntimeError: module must have its parameters and buffers on device cuda:0 but found one on cpu", "torch/nn/parallel/a.py"),
@@ -55,6 +60,7 @@ RAISED = {
     ],
     "IMPORT-VERSION": [
         ("TypeError: Descriptors cannot not be created directly.", "google/protobuf/descriptor.py"),
+        ("AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'", "tensorflow/python/framework/op_def_library.py"),
         ("AttributeError: `np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.", "numpy/__init__.py"),
         ("AttributeError: module 'pkgutil' has no attribute 'ImpImporter'. Did you mean: 'zipimporter'?", "pkg_resources/__init__.py"),
         ("AttributeError: module 'distutils' has no attribute 'version'", "torch/utils/tensorboard/__init__.py"),
@@ -88,6 +94,7 @@ RAISED = {
         ("RuntimeError: Could not load libtorchcodec. Likely causes:", "torchcodec/a.py"),
     ],
     "MODEL-FILES": [
+        ("modelscope.hub.errors.FileIntegrityError: File /m/a.safetensors integrity check failed, expected 1, got 2", "modelscope/a.py"),
         (
             "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
             "  Value error, Invalid repository ID or local directory specified: '/models/a'",

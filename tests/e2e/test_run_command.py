@@ -89,6 +89,28 @@ def test_held_launches_become_plans_and_the_rest_of_the_script_runs(folder: Path
     assert load((folder / "third.yaml").read_text()).job.args == ("--node", "7")
 
 
+def test_launches_at_the_same_time_are_held_one_by_one(folder: Path) -> None:
+    text = "for n in 1 2 3 4 5 6; do deepspeed --num_gpus 2 train.py --number $n & done; wait"
+    code, _, err = run(folder, "--hold", "-o", "held.yaml", "--", "bash", "-c", text)
+    plans = [load((folder / name).read_text()) for name in ("held.yaml", *(f"held-{n}.yaml" for n in range(2, 7)))]
+    assert code == 0 and sorted(plan.job.args[1] for plan in plans) == ["1", "2", "3", "4", "5", "6"], err
+
+
+def test_launch_in_the_background_goes_on_after_its_script(folder: Path) -> None:
+    code, _, err = run(folder, "--hold", "-o", "held.yaml", "--", "bash", "-c", "deepspeed --num_gpus 2 train.py > log 2>&1 & exit 3")
+    assert code == 3 and "their launches are still caught" in err
+    wait_for((folder / "held.yaml").exists, 30)
+
+
+def test_folders_of_killed_runs_are_removed_a_day_later(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for name in ("dstui-run-old", "dstui-run-new"):
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / "dstui-run-old", (0, 0))
+    assert run(folder, "--", "true")[0] == 0
+    assert [path.name for path in tmp_path.glob("dstui-run-*")] == ["dstui-run-new"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

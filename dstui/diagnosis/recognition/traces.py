@@ -24,6 +24,8 @@ CELL = re.compile(
     r"|^(<ipython-input-[^>]+>|[~/][^\s:]+\.py) in ([^\s(]+)"
 )
 """A frame in the format of IPython and Jupyter."""
+CELL_CODE = re.compile(r"^\s*(?:-+> ?)?\d+(?:\s|$)")
+"""A numbered source line below such a frame."""
 ANNOUNCED = re.compile(r"^([A-Za-z_]\w*)\s{2,}Traceback \(most recent call last\)")
 """The head of an IPython traceback, with the class."""
 RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
@@ -225,7 +227,7 @@ class Traces:
 
     def is_code(self, text: str) -> bool:
         """Return whether this line is the source code below a frame."""
-        return self.at_frame and text.startswith("    ")
+        return self.at_frame and (text.startswith("    ") or CELL_CODE.match(text) is not None)
 
     def _exception(self, text: str, number: int) -> re.Match[str] | None:
         near = self.open and bool(self._frame.file) and number - self._frame.number <= NEAR

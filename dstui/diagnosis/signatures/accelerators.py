@@ -46,6 +46,7 @@ SIGNATURES = (
             *(f"{code}: " for code in ("EZ1001", "EZ3002", "EZ3003")),
             rx("errCode", r"'errCode': 'E[5-9B]\d{4}'"),
             "[EB0000]",
+            "NPU function error: ",
             rx(" failed, error code ", r"\baclr?\w+ failed, error code \d+"),
         ),
         (

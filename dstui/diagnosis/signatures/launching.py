@@ -230,6 +230,7 @@ SIGNATURES = (
             rx("NVIDIA-SMI has failed", r"NVIDIA-SMI has failed because it couldn't communicate"),
             rx("CUDA is not available", r"(?:Error|Exception): .*CUDA is not available"),
             "torch.cuda.is_available() is False",
+            "No device of requested type available",  # SYCL's
             rx("No GPU found", r"No GPU found\. A GPU is needed"),
             "No supported gpu backend found",
             rx("could not select device driver", r"could not select device driver .*gpu"),
@@ -293,6 +294,7 @@ SIGNATURES = (
             "The NVIDIA driver on your system is too old",
             "CUDA driver version is insufficient",
             "no kernel image is available for execution",
+            "device kernel image is invalid",
             rx("Error 803", r"Error 803: system has unsupported display driver"),
             "forward compatibility was attempted on non supported HW",
             "Driver/library version mismatch",

@@ -75,6 +75,7 @@ SIGNATURES = (
             rx("not a string", r"TypeError: not a string$"),
             "EntryNotFoundError",
             "RevisionNotFoundError",
+            rx("integrity check failed", r"FileIntegrityError: .*integrity check failed"),  # ModelScope's
         ),
         (
             "Check what the folder or the repository contains: config.json, tokenizer files, adapter_config.json for an adapter",

@@ -154,7 +154,7 @@ SIGNATURES = (
             Remedy("Let the traceback show the line that called the kernel (slower)", patches.environment("CUDA_LAUNCH_BLOCKING", "1")),
             "Compare the largest token id with the rows of the embedding",
         ),
-        "grep -nm1 Assertion of the rank's log: the check that failed.",
+        "grep -nm1 Assertion LOG, of that rank: the check that failed.",
         explains=("NCCL-CUDA", "SIGABRT", "CUDA-ILLEGAL"),
         alike=("CUDA-ILLEGAL", "DATA"),
     ),

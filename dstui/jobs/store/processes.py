@@ -88,7 +88,7 @@ def find(pid: int) -> Process | None:
 
 def tagged(tag: str) -> set[Process]:
     """Return the processes of this user that carry the tag."""
-    return {process for pid in _pids() if carries(pid, TAG, tag) and (process := find(pid))}
+    return {process for pid in pids() if carries(pid, TAG, tag) and (process := find(pid))}
 
 
 def carries(pid: int, name: str, tag: str) -> bool:
@@ -121,7 +121,7 @@ def processes_visible(uid: int) -> bool:
 def descendants(root: int) -> set[Process]:
     """Return all descendants of a process. For a child subreaper they include orphans of its descendants."""
     children: dict[int, list[Process]] = {}
-    for pid in _pids():
+    for pid in pids():
         if facts := _stat(pid):
             children.setdefault(facts[0], []).append(Process(pid, facts[1]))
     found: set[Process] = set()
@@ -144,7 +144,7 @@ def holders(path: Path) -> set[int]:
     """Return the pids that have a file open or mapped, as far as this user may see."""
     name, found = str(path), set()
     mapped = f" {name}\n".encode()
-    for pid in _pids():
+    for pid in pids():
         with suppress(OSError):
             if _opens(pid, name) or mapped in _read(pid, "maps"):
                 found.add(pid)
@@ -176,7 +176,8 @@ def _opens(pid: int, name: str) -> bool:
     return False
 
 
-def _pids() -> list[int]:
+def pids() -> list[int]:
+    """Return the pids of all processes."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
 
 
