@@ -250,8 +250,6 @@ def take_screenshot(app: App[Any], session: Session) -> None:
 
 
 def _write(app: App[Any], session: Session, picture: str) -> None:
-    from dstui.base.files import FileProblem, write_atomic
-
     path = free_name(Path.cwd() / NAME)
     try:
         write_atomic(path, picture)
