@@ -65,7 +65,7 @@ SCREENS = {
     "dashboard": b"CPU of each rank",
     "plots": b" Metrics ",
     "runs table": b" Runs ",
-    "comparison": b"How they went",
+    "comparison": b"How they ended",
     "diagnosis": b"Why it ended",
     "tour": b"Tour ",
 }

@@ -55,11 +55,15 @@ class PlanScreen(MainScreen):
         self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.review: Review | None = None
         """Mounted when it is first shown."""
+
+        def leads_on() -> bool:  # not while another pane than the form has the focus
+            return self.form.on_next and self.focused in (None, self.form.rows)
+
         self.needs = {
             "undo": lambda: session.can_undo,
             "redo": lambda: session.can_redo,
-            "set_row": lambda: not self.form.on_next,
-            "onward": lambda: self.form.on_next,
+            "set_row": lambda: not leads_on(),
+            "onward": leads_on,
             "other_model": lambda: len(session.state.plan.models) > 1,
             "fix": lambda: any(f.fix is not None for f in session.state.findings),
         }
@@ -177,7 +181,7 @@ class PlanScreen(MainScreen):
 
     def action_set_row(self) -> None:
         """Set, open or go to the row under the cursor."""
-        self.form.rows.action_choose()
+        (self.focused if isinstance(self.focused, RowList) else self.form.rows).action_choose()
 
     @on(Form.Onward)
     def action_onward(self) -> None:
@@ -199,11 +203,29 @@ class PlanScreen(MainScreen):
         self.session.redo()
 
     def action_fix(self) -> None:
-        """Apply the fix of the finding under the cursor, or of the first that has one."""
+        """Apply the fix of the finding under the cursor, or of the first that has one; where it is to adapt the script, show that."""
         self.form.close()
+<<<<<<< HEAD
         from dstui.tui.flows.editing import Fixing
 
         Fixing(self.app, self.session).fix(self.checks.to_fix(self.step))
+=======
+        finding = self.checks.to_fix(self.step)
+        by_hand = finding is None or (finding.path == "job.script" and finding.fix is not None and not finding.fix.by_key)
+        if by_hand and (adapted := self.writing.adapted_name()):
+            self.show_adapted(adapted)
+        else:
+            self.fixing.fix(finding)
+
+    def show_adapted(self, name: str) -> None:
+        """Show the adapted script in Review, where Enter writes it."""
+        from dstui.tui.forms.review import WRITE_SCRIPT
+
+        self.go(REVIEW_STEP)
+        if self.review is not None:
+            self.review.names.cursor = WRITE_SCRIPT
+        say(self.app, f"Enter writes {name}, which the Plan then trains; the script stays as it is.")
+>>>>>>> main
 
     def action_other_model(self) -> None:
         """Select the next of several models."""

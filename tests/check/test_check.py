@@ -134,3 +134,14 @@ def test_common_mistake_is_reported_with_a_fix(name: str) -> None:
     whole = {"train_micro_batch_size_per_gpu": 2, **config}
     found = [f for f in check_config(whole, world_size=2) if (f.code, f.path) == (code, path)]
     assert found and found[0].fix is not None, [(f.code, f.path) for f in check_config(whole, world_size=2)]
+
+
+def test_loss_scaling_in_bf16_is_removed_and_said_to_have_been_ignored() -> None:
+    """Published configurations have it: releases before bf16 had a model did not read it."""
+    config = {"train_batch_size": 2, "bf16": {"enabled": True, "loss_scale": 0, "hysteresis": 2}}
+    found = [f for f in check_config(config, world_size=2) if f.code == "DS012"]
+    assert [f.path for f in found] == ["bf16.loss_scale", "bf16.hysteresis"]
+    assert all(
+        "needs no loss scaling; DeepSpeed 0.16.9 ignored it" in f.message and f.fix and f.fix.text.startswith("remove") for f in found
+    )
+    assert "DS012" not in {f.code for f in check_config(config, world_size=2, deepspeed_version="0.16.9")}

@@ -102,6 +102,15 @@ def test_launch_in_the_background_goes_on_after_its_script(folder: Path) -> None
     wait_for((folder / "held.yaml").exists, 30)
 
 
+def test_folders_of_killed_runs_are_removed_a_day_later(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for name in ("dstui-run-old", "dstui-run-new"):
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / "dstui-run-old", (0, 0))
+    assert run(folder, "--", "true")[0] == 0
+    assert [path.name for path in tmp_path.glob("dstui-run-*")] == ["dstui-run-new"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -85,7 +85,7 @@ def test_no_callback_of_the_ui_thread_takes_fifty_milliseconds(tmp_path: Path) -
         press(terminal, ("J",))
         terminal.wait("Runs 2")
         press(terminal, (" ", " ", "="))
-        terminal.wait("How they went")
+        terminal.wait("How they ended")
         press(terminal, ("m", ESC, ESC, ESC, "q"))
         terminal.wait("discard the edits")
         press(terminal, ("d",))

@@ -11,7 +11,7 @@ from dstui.check.context import MISSING, Context
 from dstui.check.forms import fit
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.precision import not_there
-from dstui.plan.catalogue import RELEASES, Key, Release, spans
+from dstui.plan.catalogue import RELEASES, Key, Release, release, spans
 from dstui.plan.finding import Fix
 
 MODELS = "runtime/config_utils.py:110"
@@ -66,6 +66,15 @@ def path_of(section: str, name: str) -> str:
     return f"{section}.{name}" if section else name
 
 
+BF16 = ("bf16", "bfloat16")
+
+
+def _ignored_by(section: str, version: str) -> str:
+    """Return the last release before a version that reads a section by hand and ignores unknown keys; "" if none does."""
+    older = RELEASES[: RELEASES.index(version)]
+    return next((one for one in reversed(older) if section in loose_sections(release(one))), "")
+
+
 def suggest_key(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
     """Return what an unknown key probably means, in words, and a fix."""
     path = path_of(section, name)
@@ -82,6 +91,8 @@ def suggest_key(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
         if c.has(new):
             return f"did you mean {found}, which is there too?", c.drop(path, f"remove {name}")
         return f"did you mean {found}?", c.move(path, new, f"rename it to {found}")
+    if section in BF16 and path_of("fp16", name) in c.release.records:
+        return "bf16 needs no loss scaling", c.drop(path, f"remove {path}")
     place = [home for home in find_sections(c.release, name) if home != path]
     if len(place) == 1 and not c.has(place[0]) and _same_form(c, path, place[0]):
         return f"its place is {place[0]}", c.move(path, place[0], f"move it to {place[0]}")
@@ -136,6 +147,8 @@ def unknown_in_a_strict_section(c: Context) -> Problems:
             path = path_of(section, name)
             if not (c.drops_auto(path) and (c.written(path) == AUTO or name == NOT_A_KEY)) and path not in c.release.removed:
                 words, fix = suggest_key(c, section, name)
+                if ignoring := _ignored_by(section, c.release.version):
+                    words += f"; DeepSpeed {ignoring} ignored it"
                 says = "extra fields not permitted" if c.old else ""
                 yield c.problem(path, f"{section} has no key {name}: {words}", says=says, fix=fix)
 
