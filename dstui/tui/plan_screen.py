@@ -205,17 +205,14 @@ class PlanScreen(MainScreen):
     def action_fix(self) -> None:
         """Apply the fix of the finding under the cursor, or of the first that has one; where it is to adapt the script, show that."""
         self.form.close()
-<<<<<<< HEAD
-        from dstui.tui.flows.editing import Fixing
-
-        Fixing(self.app, self.session).fix(self.checks.to_fix(self.step))
-=======
         finding = self.checks.to_fix(self.step)
         by_hand = finding is None or (finding.path == "job.script" and finding.fix is not None and not finding.fix.by_key)
         if by_hand and (adapted := self.writing.adapted_name()):
             self.show_adapted(adapted)
         else:
-            self.fixing.fix(finding)
+            from dstui.tui.flows.editing import Fixing
+
+            Fixing(self.app, self.session).fix(finding)
 
     def show_adapted(self, name: str) -> None:
         """Show the adapted script in Review, where Enter writes it."""
@@ -225,7 +222,6 @@ class PlanScreen(MainScreen):
         if self.review is not None:
             self.review.names.cursor = WRITE_SCRIPT
         say(self.app, f"Enter writes {name}, which the Plan then trains; the script stays as it is.")
->>>>>>> main
 
     def action_other_model(self) -> None:
         """Select the next of several models."""
