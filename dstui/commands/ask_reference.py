@@ -108,6 +108,8 @@ def _as_finding(one: CheckedFile, model: str, found: ReferenceVerdict, how: str)
             return Finding("ORACLE", "warning", wrong.path, message, "a defect of dstui, not of your file", line=wrong.line)
         return Finding("ORACLE", "info", path, f"{name} {'initializes with' if how == 'init' else 'reads'} {which}")
     words = found.message.splitlines()[0] if found.message else "without a message"
+    if found.kind == "NoAnswer":
+        return Finding("ORACLE", "warning", path, f"{name} gave no verdict on {which}", words)
     mine = [finding for finding in one.findings if finding.path.startswith(path) and finding.code != "ORACLE"]
     if any(finding.severity == "error" and finding.when in ("parse", moment) for finding in mine):
         return Finding("ORACLE", "info", path, f"{name} refuses it too", f"{found.kind}: {words}")

@@ -15,6 +15,7 @@ from dstui.doctor.examine import Result, examine, is_ready
 from dstui.doctor.fleet import SIZES, Change, Fleet, HostReport, Value, changes, compare, parse_fleet, read_baseline, save
 from dstui.doctor.gather import gather_cases, gather_fleet
 from dstui.documents.trusted_python import HELP, OPTION, is_own_interpreter, remember
+from dstui.hosts.ssh import is_local_name
 from dstui.jobs.queue.scheduler import nodes_of_partition
 from dstui.machine.report import format_size
 from dstui.plan import PlanError
@@ -83,7 +84,10 @@ def run_fleet(args: argparse.Namespace) -> int:
     baseline = read_baseline(args.against) if args.against else None
     if args.save and not args.force:
         check_unused(args.save)
-    job, cases = gather_fleet(_hosts(args.fleet))
+    hosts = _hosts(args.fleet)
+    if list(hosts) == [args.fleet] and not is_local_name(args.fleet):
+        remark(f"there is no file {args.fleet} here and no such partition: it is taken for the name of a host")
+    job, cases = gather_fleet(hosts)
     cases = all_reduce_fleet(job, cases) if args.deep else cases
     fleet, deep = compare(cases), next((case.deep for case in cases if case.deep), None)
     drift = changes(fleet.reports, baseline) if baseline is not None else []

@@ -81,7 +81,8 @@ def _check(path: Path | None) -> int:
         tell(sanitise(line))
     templates = len(list(_templates(site)))
     verdict = f"{len(wrong)} wrong" if wrong else "nothing wrong"
-    tell(f"{path}: {verdict}; {len(site.locks)} locks, {templates} templates, {len(site.machines)} machines")
+    counts = {"lock": len(site.locks), "template": templates, "machine": len(site.machines)}
+    tell(f"{path}: {verdict}; " + ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items()))
     return int(bool(wrong))
 
 

@@ -32,8 +32,9 @@ def run(args: argparse.Namespace) -> int:
         return 1
     if report.left:
         return refuse("\n  ".join((f"{folder.name}: these processes could not be ended:", *report.left)))
-    what = "had ended before" if ended else "is stopped"
-    tell(f"{folder.name} {what}: {report.state}, exit status {report.exit_code}; no process is left")
+    what = f"had ended before: {report.state}" if ended else "is stopped" if report.state == "stopped" else f"has ended: {report.state}"
+    code = "unknown" if report.exit_code is None else report.exit_code
+    tell(f"{folder.name} {what}, exit status {code}; no process is left")
     if not args.run and ended and (others := _living_here(folder)):
         say(f"{', '.join(others)} still runs here: dstui stop {shlex.quote(others[-1])} stops it")
     return 0

@@ -179,7 +179,7 @@ def _cheapest(one: Modelled, room: Capacity) -> str:
         there = replace(room, ranks=ranks, nodes=nodes)
         if not enough(one, frugal._replace(ranks=ranks, nodes=nodes), there, surely=True):
             break
-        least = f"{ranks if ranks > 1 else 'one'} of these GPUs are enough, with ZeRO-3 and activation checkpointing"
+        least = f"{f'{ranks} of these GPUs are' if ranks > 1 else 'one of these GPUs is'} enough, with ZeRO-3 and activation checkpointing"
     return least
 
 

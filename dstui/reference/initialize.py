@@ -26,8 +26,9 @@ from typing import Any
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-DEADLINE = 120.0
-"""Seconds for one question: compiling an op takes a minute."""
+DEADLINE, BUILDING = 120.0, 600.0
+"""Seconds for one question, and for one whose ranks compile an op: killed before its end, a build would begin anew with each question."""
+POLL = 1.0
 GRACE = 3.0
 """Seconds for the other ranks after one has failed."""
 WIDTH = 32
@@ -93,7 +94,7 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
         os.close(writer)
         readers.append(reader)
         children.append(child)
-    answers = gather(readers)
+    answers = gather(readers, children)
     held = [path for child in children for path in batons(child)]
     for child in children:
         with contextlib.suppress(OSError):
@@ -106,17 +107,22 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
     first = next((answer for answer in failed if answer["kind"] not in (None, "RuntimeError")), failed[0] if failed else None)
     verdict = first or {"ok": len(answers) == ranks, "when": None, "kind": None, "message": ""}
     if not failed and len(answers) < ranks:
-        verdict = {"ok": False, "when": "initialize", "kind": "TimeoutError", "message": f"no answer in {DEADLINE:.0f} s, or a rank died"}
+        verdict = {"ok": False, "when": "initialize", "kind": "NoAnswer", "message": "a rank died, or did not answer in time"}
     return {"id": request.get("id"), **verdict}
 
 
-def gather(readers: list[int]) -> list[dict[str, Any]]:
-    """Collect the verdicts. Ranks that hang after another has failed get a short time."""
+def gather(readers: list[int], children: list[int]) -> list[dict[str, Any]]:
+    """Collect the verdicts. Ranks that compile have longer; those that hang after another has failed get a short time."""
     answers: list[dict[str, Any]] = []
-    waiting, until = list(readers), time.monotonic() + DEADLINE
+    waiting, began = list(readers), time.monotonic()
+    until = began + DEADLINE
     texts = dict.fromkeys(readers, b"")
-    while waiting and (left := until - time.monotonic()) > 0:
-        for reader in select.select(waiting, [], [], left)[0]:
+    while waiting:
+        if time.monotonic() > until:
+            if time.monotonic() > began + BUILDING or any(not answer["ok"] for answer in answers) or not any(map(batons, children)):
+                break
+            until += POLL
+        for reader in select.select(waiting, [], [], max(until - time.monotonic(), 0.0))[0]:
             chunk = os.read(reader, 65536)
             texts[reader] += chunk
             if not chunk or texts[reader].endswith(b"\n"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from dstui.base.files import FileProblem
+from dstui.base.regular_files import read_end
 from dstui.diagnosis import diagnose_job
 from dstui.jobs.control.start import start
 from dstui.jobs.control.stop import stop
@@ -188,7 +189,7 @@ def _failed(result: Result, folder: JobFolder) -> Result:
 def _last_line(folder: JobFolder) -> str:
     for log in (folder.log(0), folder.launcher_log):
         try:
-            lines = log.read_bytes()[-8192:].splitlines()
+            lines = read_end(log, 8192).splitlines()
         except OSError:
             continue
         if lines:

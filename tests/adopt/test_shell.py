@@ -22,6 +22,7 @@ SAME_AS_BASH = {
     "branches that are known": 'Z=3; if [ "$Z" == "" ]; then Z=0; elif [[ $Z -ge 2 && $Z != 4 ]]; then Z="$Z"x; else Z=9; fi; deepspeed t.py $Z; [ -z "$Q" ] && Q=1 || Q=2; deepspeed t.py $Q',
     "arguments of a script without any": 'while [[ $# -ge 1 ]]; do shift; done; OUT=$1; if [ "$OUT" == "" ]; then OUT=./out; fi; deepspeed t.py "$@" --out $OUT ${2:-two} $#',
     "loops": "for a in 1 {2..3} x{y,z}; do X_A=$a torchrun t.py $a; done; for ((i=0;i<2;i++)); do deepspeed t.py $i; done; n=2; while [ $n -gt 0 ]; do n=$((n-1)); accelerate launch t.py $n; done",
+    "loops that end": "N=0; while true; do N=$((N+1)); [ $N -ge 3 ] && { X=$N; break; }; done && deepspeed t.py $X; until [ $N -le 1 ]; do N=$((N-1)); done && torchrun t.py $N",
     "functions": 'go() { local m=$1; shift; deepspeed t.py --m "$m" "$@"; return; deepspeed never.py; }; go a "b c"; go d',
     "folders": "mkdir -p sub/deep; cd sub && deepspeed t.py; (cd deep; torchrun t.py $(pwd)); cd ..; deepspeed t.py $(basename $PWD/x.y .q) $(dirname a/b/c.py)",
     "pipes, ends and redirections": "deepspeed a.py > log 2>&1 | tee -a x.log & wait; nohup torchrun b.py &> o; X_V=1 deepspeed c.py </dev/null || true; exit 0; deepspeed never.py",

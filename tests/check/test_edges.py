@@ -41,3 +41,20 @@ def test_warmup_steps_are_fixed_to_a_valid_number(written: object, fixed: int) -
 @pytest.mark.parametrize("cluster, nodes", [("{}", 1), ("{hostfile: hosts}", 2), ("{num_nodes: 3}", 3)])
 def test_unread_hostfile_counts_as_several_hosts(cluster: str, nodes: int) -> None:
     assert requirement_for(load(f"version: 1\njob: {{script: t.py}}\ncluster: {cluster}\n"), Machine.unprobed()).nodes == nodes
+
+
+@pytest.mark.parametrize("version, refused", [("0.18.2", (0, 1, 3)), (NEWEST, (0,))])
+def test_16_bit_master_weights_need_the_stages_of_their_release(version: str, refused: tuple[int, ...]) -> None:
+    fp16 = {"enabled": True, "fp16_master_weights_and_grads": True}
+    for stage in range(4):
+        config = {"train_micro_batch_size_per_gpu": 1, "fp16": fp16, "zero_optimization": {"stage": stage}}
+        found = {one.code for one in check_config(config, deepspeed_version=version)}
+        assert ("DS058" in found) is (stage in refused), stage
+
+
+def test_torchs_adam_slows_offload_at_every_stage_that_offloads() -> None:
+    optimizer = {"type": "Adam", "params": {"torch_adam": True}}
+    for stage in range(4):
+        zero = {"stage": stage, "offload_optimizer": {"device": "cpu"}}
+        config = {"train_micro_batch_size_per_gpu": 1, "optimizer": optimizer, "zero_optimization": zero}
+        assert ("DS086" in {one.code for one in check_config(config)}) is (stage > 0), stage

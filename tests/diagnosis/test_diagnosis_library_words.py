@@ -60,6 +60,7 @@ RAISED = {
     ],
     "IMPORT-VERSION": [
         ("TypeError: Descriptors cannot not be created directly.", "google/protobuf/descriptor.py"),
+        ("AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'", "tensorflow/python/framework/op_def_library.py"),
         ("AttributeError: `np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.", "numpy/__init__.py"),
         ("AttributeError: module 'pkgutil' has no attribute 'ImpImporter'. Did you mean: 'zipimporter'?", "pkg_resources/__init__.py"),
         ("AttributeError: module 'distutils' has no attribute 'version'", "torch/utils/tensorboard/__init__.py"),

@@ -85,6 +85,12 @@ def test_hosts_come_from_a_hostfile_or_a_list(tmp_path: Path) -> None:
             parse_fleet(wrong)
 
 
+def test_mistyped_hostfile_is_said_to_be_taken_for_a_host(tmp_path: Path) -> None:
+    done = dstui("doctor", "--fleet", "hostfile.invalid", cwd=tmp_path)
+    assert done.returncode == 1 and "hostfile.invalid  reach: its name cannot be resolved" in done.stdout
+    assert "there is no file hostfile.invalid here and no such partition: it is taken for the name of a host" in done.stderr
+
+
 def test_single_machine_is_a_fleet_with_a_baseline(tmp_path: Path) -> None:
     first = dstui("doctor", "--fleet", "localhost", "--save", "fleet.json", cwd=tmp_path)
     assert first.returncode in (0, 1) and "saved to fleet.json" in first.stderr

@@ -35,6 +35,7 @@ LOGS = {
     "a loss on an evaluation's bar": (trainer(20, 100, "00:20") + bar(3, 7, "00:30", more=", loss=3.1") + "\n", (20, 100)),
     "a second, longer training": (trainer(10, 10, "00:09") + "\n" + trainer(3, 50, "00:03"), (10, 10)),
     "a second training that has run longer": (trainer(10, 10, "00:09") + "\n" + trainer(3, 50, "00:10"), (3, 50)),
+    "bars that name their epoch": (bar(10, 10, name="Epoch 0: ") + "\n" + bar(1, 10, "00:01", name="Epoch 1: ") + "\n", (11, 20)),
     "a bar of other work": (bar(3, 9, name="Tokenizing: ") + "\n", (None, None)),
     "nothing to count up to": ("\r  0%|      | 0/0 [00:00<?, ?it/s]\n", (None, None)),
 }

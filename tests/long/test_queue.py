@@ -164,7 +164,7 @@ def test_dstui_stop_cancels_a_waiting_or_running_job(remote_job: RemoteJob, slur
     if not waiting:
         remote_job.ready()
     stopped = remote_job.run("stop", str(remote_job.folder.path))
-    assert stopped.returncode == 0 and "is stopped: stopped, exit status 143" in stopped.stdout, stopped.stdout + stopped.stderr
+    assert stopped.returncode == 0 and "is stopped, exit status 143" in stopped.stdout, stopped.stdout + stopped.stderr
     code, _, err = remote_job.wait()
     assert (code, remote_job.status["state"], ends_as(slurm, job)) == (143, "stopped", "CANCELLED"), err + remote_job.words()
     slurm.run("scancel", "--me")

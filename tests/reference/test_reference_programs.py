@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -65,3 +67,19 @@ def test_initialize_is_called_on_cpu_ranks() -> None:
         assert (unknown.when, unknown.message) == ("initialize", "sgd is not a supported DeepSpeed Optimizer")
         refused = engine.validate({"train_micro_batch_size_per_gpu": 0, "optimizer": adam}, 1)
         assert refused.when == "parse"
+
+
+@pytest.mark.parametrize(("compiles", "kind"), [(True, None), (False, "NoAnswer")])
+def test_rank_that_compiles_has_longer_to_answer(compiles: bool, kind: str | None, tmp_path: Path) -> None:
+    held = "held = open(sys.argv[1], 'w')" if compiles else "pass"
+    program = f"""
+import json, sys, time
+from dstui.reference import initialize
+def train(request, moment):
+    {held}
+    time.sleep(1.5)
+initialize.train, initialize.DEADLINE, initialize.POLL = train, 0.5, 0.1
+print(json.dumps(initialize.validate({{"id": 1}})))
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "lock")], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["kind"] == kind, done.stdout

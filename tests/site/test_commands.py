@@ -114,7 +114,7 @@ def test_templates_are_listed_and_never_overwrite_a_file(here: Path) -> None:
 
 
 def test_site_is_checked_against_its_templates(here: Path) -> None:
-    assert dstui("site", "check").stdout.endswith("nothing wrong; 4 locks, 1 templates, 0 machines\n")
+    assert dstui("site", "check").stdout.endswith("nothing wrong; 4 locks, 1 template, 0 machines\n")
     (here / "templates" / "big.yaml").write_text(TEMPLATE + "cluster: {num_nodes: 8, num_gpus: 8}\n")
     write_site(here, (here / "site.yaml").read_text() + "machines: {ours: none.json}\n")
     ran = dstui("site", "check")

@@ -16,7 +16,7 @@ BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | 
 def test_commands_of_the_page_work_as_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "templates").mkdir()
-    env = {**os.environ, "DSTUI_SITE": str(tmp_path / "site.yaml")}
+    env = {**os.environ, "DSTUI_SITE": ""}
     told = {}
     for language, title, text in BLOCK.findall(PAGE):
         if title:
@@ -24,6 +24,9 @@ def test_commands_of_the_page_work_as_written(tmp_path: Path) -> None:
             (tmp_path / title).chmod(0o644)
         for line in text.splitlines() if language == "sh" else ():
             command, _, remark = line.partition("#")
+            if command.startswith("export "):
+                env["DSTUI_SITE"] = command.partition("=")[2].strip().replace("$PWD", str(tmp_path))
+                continue
             ran = dstui(*shlex.split(command)[1:], cwd=tmp_path, env=env)
             assert ran.returncode == int(remark.strip().removeprefix("ends with ") or 0), f"{line}\n{ran.stdout}{ran.stderr}"
             told[command.strip()] = ran.stdout

@@ -9,7 +9,7 @@ ON = "compile.deepcompile"
 INIT = "compile/init_z3.py"
 
 
-def deep(c: Context) -> bool:
+def compiles_deep(c: Context) -> bool:
     """Return whether DeepCompile is on at a stage where it works."""
     return c.on(ON) and c.stage > 0
 
@@ -24,7 +24,7 @@ def without_zero(c: Context) -> Problems:
 @rule("DS217", "error", when="run", says="dc.so: cannot open shared object file", source="compile/util.py", since="0.16.9")
 def on_cpu(c: Context) -> Problems:
     """DeepCompile on ranks without a GPU."""
-    if deep(c) and c.cpu_only:
+    if compiles_deep(c) and c.cpu_only:
         yield c.problem(ON, "deepcompile needs NVIDIA GPUs", fix=c.drop(ON, "remove deepcompile"))
 
 
@@ -32,7 +32,7 @@ def on_cpu(c: Context) -> Problems:
 def states_offloaded_twice(c: Context) -> Problems:
     """DeepCompile and ZeRO both offload the optimizer."""
     path = "compile.offload_opt_states"
-    if deep(c) and c.stage == 3 and c.on(path) and c.offload("optimizer") != "none":
+    if compiles_deep(c) and c.stage == 3 and c.on(path) and c.offload("optimizer") != "none":
         yield c.problem(path, "offload_opt_states cannot be combined with offload_optimizer", fix=c.drop(path, "remove offload_opt_states"))
 
 
@@ -40,7 +40,7 @@ def states_offloaded_twice(c: Context) -> Problems:
 def activations_and_more(c: Context) -> Problems:
     """DeepCompile offloads activations and something else."""
     path = "compile.offload_activation"
-    if deep(c) and c.stage == 3 and c.on(path) and (c.on("compile.offload_parameters") or c.on("compile.offload_opt_states")):
+    if compiles_deep(c) and c.stage == 3 and c.on(path) and (c.on("compile.offload_parameters") or c.on("compile.offload_opt_states")):
         yield c.problem(
             path, "offload_activation cannot be combined with the other offloads of compile", fix=c.drop(path, "remove offload_activation")
         )
@@ -57,7 +57,7 @@ def activations_and_more(c: Context) -> Problems:
 def parameters_and_states(c: Context) -> Problems:
     """DeepCompile offloads parameters and optimizer states."""
     path = "compile.offload_parameters"
-    if deep(c) and c.stage == 3 and c.on(path) and c.on("compile.offload_opt_states"):
+    if compiles_deep(c) and c.stage == 3 and c.on(path) and c.on("compile.offload_opt_states"):
         yield c.problem(path, "offload_parameters and offload_opt_states cannot be combined", fix=c.drop(path, "remove offload_parameters"))
 
 

@@ -77,6 +77,7 @@ SIGNATURES = (
             rx("compiled with different CUDA", r"compiled with different CUDA (?:major )?versions"),
             "Numpy is not available",
             rx("Descriptors cannot", r"Descriptors cannot (?:not )?be created directly"),
+            "'MessageFactory' object has no attribute 'GetPrototype'",  # protobuf 5 and an older TensorFlow
             rx("was removed in the NumPy", r"was removed in the NumPy 2\.0 release"),
             rx("has no attribute", r"module '(?:pkgutil|collections|distutils|inspect|asyncio|ast|fractions|time)' has no attribute"),
             rx("does not exist or is not currently imported", r"Tokenizer class \w+ does not exist or is not currently imported"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dstui.base.regular_files import read_end
 from dstui.jobs.control.start import start
 from dstui.jobs.control.stop import stop
 from dstui.jobs.control.take_over import take_over
@@ -109,6 +110,6 @@ def _why(folder: JobFolder, deadline: float, late: bool) -> str:
 
 def _tail(path: Path) -> list[bytes]:
     try:
-        return path.read_bytes()[-16384:].splitlines()[-LAST_LINES:]
+        return read_end(path, 16384).splitlines()[-LAST_LINES:]
     except OSError:
         return []
