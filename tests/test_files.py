@@ -68,6 +68,19 @@ def test_writing_keeps_symbolic_links_and_file_modes(tmp_path: Path) -> None:
     assert (link.is_symlink(), target.read_text(), target.stat().st_mode & 0o777) == (True, "new", 0o640)
 
 
+def test_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileProblem, match=f"there is no folder {tmp_path}/none"):
+        write_atomic(tmp_path / "none" / "plan.yaml", "new")
+
+
+def test_loop_and_pipe_are_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "loop", tmp_path / "pipe"):
+        with pytest.raises(FileProblem, match=r"Too many levels of symbolic links|neither a file nor a folder"):
+            write_atomic(path, "new", replace=True)
+
+
 def test_overrides_are_yaml_and_errors_name_the_override(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("version: 1\njob: {script: a.py}\n")

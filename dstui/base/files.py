@@ -140,7 +140,7 @@ def check_unused(path: Path) -> None:
         return
     except (OSError, ValueError) as error:
         raise FileProblem(f"{path}: {reason(error)}") from None
-    _check_replaceable(path)
+    check_replaceable(path)
     if is_file(path):
         raise FileProblem(_taken(path))
 
@@ -149,7 +149,8 @@ def _taken(path: Path) -> str:
     return f"{path} exists with other content: --force replaces it"
 
 
-def _check_replaceable(path: Path) -> None:
+def check_replaceable(path: Path) -> None:
+    """Raise FileProblem for a folder, a pipe or a device: no option replaces these."""
     if is_there(path) and not is_file(path):
         raise FileProblem(f"{path}: {reason(OSError(errno.EISDIR if is_folder(path) else errno.ENXIO, ''))}, and is not replaced")
 
@@ -160,13 +161,13 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     `private`: only the owner can read the file, whatever the umask and the mode of the file that it replaces. Raises FileProblem, also if
     the file has other content and `replace` is false. A symbolic link stays: its target is replaced.
     """
-    path = path.resolve() if os.path.islink(path) else path  # noqa: PTH114 - never raises
+    check_replaceable(path)  # before its links are followed: /dev/stdout leads to a pipe without a path
+    path = Path(os.path.realpath(path)) if os.path.islink(path) else path  # noqa: PTH114 - neither raises for a loop
     state = state_on_disk(path, text)
     if state == "same":
         if private:
             _close_to_others(path)
         return False
-    _check_replaceable(path)
     if state == "changed" and not replace:
         raise FileProblem(_taken(path))
     temporary = None
@@ -185,7 +186,8 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     except (OSError, ValueError) as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise FileProblem(f"{path}: {reason(error)}") from None
+        gone = isinstance(error, FileNotFoundError) and not is_folder(path.parent)
+        raise FileProblem(f"{path}: " + (f"there is no folder {path.parent}" if gone else reason(error))) from None
     return True
 
 

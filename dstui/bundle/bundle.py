@@ -15,7 +15,7 @@ from itertools import count as numbers
 from pathlib import Path
 
 from dstui import __version__
-from dstui.base.files import FileProblem, is_folder, is_there, read_text, reason
+from dstui.base.files import FileProblem, check_replaceable, is_folder, is_there, read_text, reason
 from dstui.base.regular_files import open_within, read_regular
 from dstui.base.text import escaped, one_line
 from dstui.bundle.redact import mask, secrets, secrets_in
@@ -43,6 +43,7 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
     Raises FileProblem if the folder is not a job's, if `to` exists and `replace` is false, and if it cannot be written.
     """
     to = to / f"{folder.name}-bundle.zip" if is_folder(to) else to
+    check_replaceable(to)
     if is_there(to) and not replace:
         raise FileProblem(f"{to} exists: --force replaces it; -o names another file")
     try:

@@ -78,10 +78,13 @@ def _numbers(folder: JobFolder, args: argparse.Namespace) -> int:
 
 def _ranks(folder: JobFolder, args: argparse.Namespace) -> set[int] | None:
     """Return the selected ranks; None for all, and the launcher."""
+    status = folder.read_status()
+    ranks = status.ranks if status else {}
+    if unknown := [rank for rank in args.rank or () if ranks and rank not in ranks]:
+        raise Refused(f"--rank {unknown[0]}: {folder.name} has ranks 0 to {max(ranks)}")
     if args.host is None:
         return set(args.rank) if args.rank else None
-    status = folder.read_status()
-    hosts = {number: sanitise(rank.host) for number, rank in status.ranks.items()} if status else {}
+    hosts = {number: sanitise(rank.host) for number, rank in ranks.items()}
     if args.host not in hosts.values():
         raise Refused(f"--host {args.host}: {folder.name} has ranks on {', '.join(sorted(set(hosts.values()))) or 'no host yet'}")
     return {rank for rank, host in hosts.items() if host == args.host and (not args.rank or rank in args.rank)}

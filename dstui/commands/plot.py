@@ -81,7 +81,7 @@ def _draw(args: argparse.Namespace, read: Sequence[MetricSeries]) -> int:
     told = list(dict.fromkeys(name for series in read for name in series.names()))
     wanted = args.metric or (["loss"] if "loss" in told else told[:1])
     if missing := [name for name in wanted if name not in told]:
-        say(f"no run has {', '.join(missing)}; they have {', '.join(told)}")
+        say(f"no run has {', '.join(missing)}; they have {', '.join(told) or 'no metric'}")
         return 1
     if not wanted:
         say("no line has a metric")

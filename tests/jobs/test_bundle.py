@@ -170,6 +170,9 @@ def test_command_prints_the_zip_and_refuses_other_folders(job: JobFolder, tmp_pa
     assert json.loads(unzip(tmp_path / "job-bundle.zip")["machine.json"])["host"]
     code, _, err = dstui("bundle", "job", cwd=tmp_path)
     assert code == 2 and "--force" in err
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = dstui("bundle", "job", "-o", "pipe", "--force", cwd=tmp_path)
+    assert (code, err) == (2, "dstui: pipe: is neither a file nor a folder: name a regular file, and is not replaced\n")
     code, _, err = dstui("bundle", "nothing-like-it", cwd=tmp_path)
     assert code == 1
     (tmp_path / "photos").mkdir()

@@ -75,6 +75,7 @@ def test_times_are_local_and_omitted_if_unknown(job: MadeJob) -> None:
     [
         (("--host", "worker-9"), "worker-0, worker-1"),
         (("--attempt", 3), "its last is 2"),
+        (("--rank", 0, "--rank", 2), "--rank 2: job has ranks 0 to 1"),
         (("--since", "yesterday"), "not a time"),
         (("--grep", "("), "--grep ("),
         (("--metrics", "csv", "--time"), "combined with --rank"),

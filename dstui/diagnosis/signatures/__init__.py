@@ -11,6 +11,7 @@ from dstui.diagnosis.signatures import (
     configuration,
     consequences,
     endings,
+    gpus,
     imports,
     install,
     job_scripts,
@@ -18,6 +19,7 @@ from dstui.diagnosis.signatures import (
     memory_limits,
     models_and_data,
     training,
+    zero,
 )
 
 ALL: tuple[Signature, ...] = tuple(
@@ -28,12 +30,14 @@ ALL: tuple[Signature, ...] = tuple(
         imports,
         install,
         launching,
+        gpus,
         job_scripts,
         configuration,
         accelerate,
         communication,
         models_and_data,
         training,
+        zero,
         checkpoints,
         endings,
         consequences,
