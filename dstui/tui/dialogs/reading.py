@@ -11,9 +11,8 @@ from textual import on
 
 from dstui.base.limits import parse_json
 from dstui.base.text import sanitise
-from dstui.plan.model import reason_for_default
 from dstui.tui.dialogs.dialog import FULL, Lines, ToRead
-from dstui.tui.forms.fields import Field, default_of, format_value, help_for
+from dstui.tui.forms.fields import Field, default_of, format_value, help_for, why_default
 from dstui.tui.kit.keys import in_pane
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, STYLE_OF, Row, Span, fit, paragraph, row
@@ -142,7 +141,7 @@ def _own_facts(field: Field) -> list[tuple[str, str]]:
     """Return the facts of a field that is dstui's own."""
     default, unset = default_of(field), next((option.label for option in field.options if option.value is UNSET), "none")
     shown = unset if default in (UNSET, None, ()) else format_value(default)
-    return [("default", shown), ("because", reason_for_default(field.path))]
+    return [("default", shown), ("because", why_default(field.path))]
 
 
 def _catalogue_facts(key: Key) -> list[tuple[str, str]]:
