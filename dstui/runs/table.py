@@ -126,6 +126,7 @@ def shrunk(sizes: dict[int, int], columns: Sequence[Column], room: int) -> dict[
     while sum(made.values()) > room and max(made[n] for n in set(made) - numbers or made) > LEAST:
         widest = max((n for n in made if n not in names | numbers and made[n] > BRIEF), key=lambda n: (made[n], n), default=None)
         if widest is None:
-            widest = max(set(made) - numbers or made, key=lambda n: (made[n], n))
+            words = {n for n in made if made[n] > LEAST} - numbers
+            widest = max(words - names or words or made, key=lambda n: (made[n], n))
         made[widest] -= 1
     return made
