@@ -29,9 +29,12 @@ RANKS, HOURS = 64, 8
 SECONDS = float(os.environ.get("DSTUI_SOAK_SECONDS", "120"))
 LINE_EVERY, USAGE_EVERY = 10, 30
 """Simulated seconds between two lines of a rank, and between two samples of its usage."""
-WARM, GROWTH = 4, 16
-"""Simulated hours until the series of metrics are full, and MiB by which the memory may grow from then on."""
-IDLE_CPU = 0.02
+WARM, GROWTH = 4, 32
+"""Simulated hours until the series of metrics are full, and MiB by which the memory may grow from then on.
+
+Each screen that is opened and closed leaves a megabyte of cycles until Python's next full collection, so the figures are a sawtooth.
+"""
+IDLE_CPU = 0.03
 """The most of a core that an ended job may take."""
 KEYS = ("a", "u", "v", "\x1b[5~", "\x1b[F", "D", "D", "1", "a", "e", "\x1b[F", "&loss\r", "\x1b", "/step 9\r", "\x1b", "m", "\x1b")
 
