@@ -78,6 +78,8 @@ class Keys:
     """Keys that arrive in one write."""
 
     keys: tuple[str, ...]
+    slowly: bool = False
+    """A real terminal sends them one after another, each after the answer to the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def _inputs(chance: random.Random, named: list[str], letters: list[str]) -> Iter
     elif kind < 0.29:
         yield Keys(("ctrl+p", *chance.choice(WORDS), *chance.choices(("enter", "down", "pagedown", "escape"), k=2)))
     elif kind < 0.36:
-        yield Keys(chance.choice(PATHS))
+        yield Keys(chance.choice(PATHS), slowly=True)
     else:
         many = chance.choice((1, 1, 2, 3, 4, 5))
         yield Keys(tuple(chance.choice(named if chance.random() < 0.55 else letters) for _ in range(many)))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dstui.jobs.store.folder import JobFolder
 from tests.keyboard import bytes_of
-from tests.monkey import Input, Resized, inputs
+from tests.monkey import Input, Keys, Resized, inputs
 from tests.terminal import UNKNOWN, Terminal
 from tests.waiting import PATIENCE, wait_for
 
@@ -45,6 +45,8 @@ PAUSES = (0.0, 0.0, 0.05, 0.25)
 """Seconds to wait at most after a write, chosen at random: the next one comes while its dialog still opens, or after that."""
 QUIET = 0.03
 """Seconds without output after which a pause ends early."""
+ANSWER = 0.4
+"""Seconds to wait at most for the answer to each key of a path."""
 LAUNCH_KEY = "l"
 """The key that launches a job. Launching takes seconds of CPU time, so most sessions never press it."""
 
@@ -63,7 +65,7 @@ SCREENS = {
     "dashboard": b"CPU of each rank",
     "plots": b" Metrics ",
     "runs table": b" Runs ",
-    "comparison": b"How they went",
+    "comparison": b"How they ended",
     "diagnosis": b"Why it ended",
     "tour": b"Tour ",
 }
@@ -185,14 +187,21 @@ class MonkeySession:
         for each in write:
             if isinstance(each, Resized):
                 terminal.resize(each.columns, each.rows)
-            elif not self._type(terminal, bytes_of(each, terminal.screen.columns, terminal.screen.lines)):
-                return False
-        pause = chance.choice(PAUSES)  # a key may arrive while the previous one still opens something, or after
-        until = time.monotonic() + pause
-        seen = self._drain(terminal, pause)
+            else:
+                parts = [Keys((key,)) for key in each.keys] if isinstance(each, Keys) and each.slowly else [each]
+                for part in parts:
+                    if not self._type(terminal, bytes_of(part, terminal.screen.columns, terminal.screen.lines)):
+                        return False
+                    self._await_answer(terminal, ANSWER if len(parts) > 1 else 0.0)
+        self._await_answer(terminal, chance.choice(PAUSES))  # a key may arrive while the previous one still opens something, or after
+        return not self._ended(terminal)
+
+    def _await_answer(self, terminal: Terminal, seconds: float) -> None:
+        """Read output until it pauses, for at most so many seconds."""
+        until = time.monotonic() + seconds
+        seen = self._drain(terminal, seconds)
         while seen and (left := until - time.monotonic()) > 0:
             seen = self._drain(terminal, min(left, QUIET))
-        return not self._ended(terminal)
 
     def _type(self, terminal: Terminal, data: bytes) -> bool:
         """Send all data as fast as the session reads it; return False if the session ended."""
@@ -231,11 +240,13 @@ class MonkeySession:
         if not pid:
             return False
         terminal.code = os.waitstatus_to_exitcode(status)
-        self._drain(terminal, 0.1)
+        while self._drain(terminal, 0.1):
+            pass
         output = self.output.decode(errors="replace")
         expected = 0, -signal.SIGINT, 128 + signal.SIGINT  # ctrl+c at a moment when the session does not own the terminal
-        if terminal.code not in expected or "Traceback" in output:
-            screen = ESCAPES.sub("", output.rpartition("\x1b[?1049l")[2])
+        after = output.rpartition("\x1b[?1049l")[2]  # a log on the screen may have a traceback
+        if terminal.code not in expected or "Traceback" in after:
+            screen = ESCAPES.sub("", after)
             reports = "\n".join(file.read_text() for file in self.folder.glob("state/dstui/faults/*.txt"))
             self.problem(f"ended with {terminal.code}: {traceback_text(output)}\n{reports}\n{screen[:1500]}\n…\n{screen[-1500:]}")
         elif terminal.code == 0:
@@ -245,7 +256,8 @@ class MonkeySession:
 
     def _look_at_what_is_left(self, terminal: Terminal) -> None:
         """Report a terminal that was not restored, and processes of the session that are still running."""
-        missing = [sequence for sequence in RESTORED if sequence not in self.output[-KEPT // 20 :]]
+        written = self.output[-KEPT // 20 :] + terminal.raw[-KEPT // 20 :]  # what `pump` has read is not in `output`
+        missing = [sequence for sequence in RESTORED if sequence not in written]
         if missing or termios.tcgetattr(terminal.fd)[:4] != self.modes:
             self.problem(f"the terminal was not restored: {missing}, {termios.tcgetattr(terminal.fd)[:4]} instead of {self.modes}")
         deadline = time.monotonic() + PATIENCE / 12
@@ -259,6 +271,31 @@ class MonkeySession:
         self._picture(terminal)
         if self._ended(terminal):
             return
+        self._undo(terminal)
+        self._press(terminal, "\x1bOQ")
+        if self._ended(terminal):  # the last keys asked for it
+            return
+        if " q quit" not in terminal.text:  # a Plan without a file asks where to save it
+            self._press(terminal, "\x1b")
+        edited = self.words == ("plan.yaml",)  # the tour's Plan is its own
+        deadline = time.monotonic() + PATIENCE / 4
+        while edited and self.plan.read_text() != PLAN and time.monotonic() < deadline:
+            self._drain(terminal, 0.1)
+        jobs = {path.read_text() for path in self.folder.glob("dstui_runs/*/plan.yaml")}  # a job's Plan was opened and saved there
+        if edited and self.plan.read_text() not in {PLAN, *jobs}:
+            self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{self._picture(terminal)}")
+        terminal.press("q")
+        if not self._drain(terminal, 0.5) or b"Not saved" in self.output[-KEPT // 20 :]:
+            terminal.press("d")
+        deadline = time.monotonic() + PATIENCE / 4
+        while not (ended := self._ended(terminal)) and time.monotonic() < deadline:
+            self._drain(terminal, 0.05)
+        if not ended:
+            shown = traceback_text(self.output.decode(errors="replace")) or self._picture(terminal)
+            self.problem(f"seed {seed}: q does not end it:\n{shown}\n{process_stacks(terminal.pid)}")
+
+    def _undo(self, terminal: Terminal) -> None:
+        """Close all dialogs and undo until the footer of step 1 offers no further undo."""
         for _ in range(48):  # a dialog may still be opening, and the table of runs has `q` too: look again each time
             if " q quit" not in terminal.text or "Esc back" in terminal.text or "Esc close" in terminal.text:
                 self._press(terminal, "\x1b")
@@ -269,22 +306,6 @@ class MonkeySession:
                 self._picture(terminal)
             else:
                 break
-        self._press(terminal, "\x1bOQ")
-        if self._ended(terminal):  # the last keys asked for it
-            return
-        edited = self.words == ("plan.yaml",)  # the tour's Plan is its own
-        deadline = time.monotonic() + PATIENCE / 4
-        while edited and self.plan.read_text() != PLAN and time.monotonic() < deadline:
-            self._drain(terminal, 0.1)
-        if edited and self.plan.read_text() != PLAN:
-            self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{self._picture(terminal)}")
-        terminal.press("q")
-        deadline = time.monotonic() + PATIENCE / 4
-        while not (ended := self._ended(terminal)) and time.monotonic() < deadline:
-            self._drain(terminal, 0.05)
-        if not ended:
-            shown = traceback_text(self.output.decode(errors="replace")) or self._picture(terminal)
-            self.problem(f"seed {seed}: q does not end it:\n{shown}\n{process_stacks(terminal.pid)}")
 
     def _press(self, terminal: Terminal, keys: str) -> None:
         """Press a key and wait until the screen changes: two escapes in one read would be another key. Redraw if nothing changes."""

@@ -125,6 +125,7 @@ def test_first_frame_imports_only_what_it_shows() -> None:
         "dstui.logs",
         "dstui.tui.run_screen",
         "dstui.tui.commands",
+        "dstui.tui.flows.editing",
         "numpy",
     )
     code = f"import sys, dstui.tui.app; print([name for name in {late} if name in sys.modules])"

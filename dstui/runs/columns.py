@@ -18,7 +18,7 @@ from dstui.plan.patterns import METRICS
 from dstui.plan.scalars import yaml_scalar
 from dstui.runs.run import Run
 
-Kept = Literal["start", "ends"]
+Kept = Literal["start", "ends", "end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ def _speed(run: Run) -> str:
     if run.speed is None:
         return ""
     name, value = run.speed
-    return metric_text(name, value) + ("" if name == "tokens/s" else f" {name}")
+    text = rate_text(value) if value < 100 or value >= 10_000 else f"{value:.0f}"
+    return text + ("" if name == "tokens/s" else f" {name}")
 
 
 def _state(run: Run) -> str:

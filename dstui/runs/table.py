@@ -49,17 +49,20 @@ def cells(runs: Sequence[Run], columns: Sequence[Column]) -> list[list[str]]:
     return [[column.name for column in columns], *([column.text(run) for column in columns] for run in runs)]
 
 
-def lines(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: int | None = None) -> list[str]:
-    """Return a table as lines, without empty columns. `width`: cells of the terminal, None for no limit."""
+def lines(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: int | None = None, labels: Sequence[Kept] = ()) -> list[str]:
+    """Return a table as lines, without empty columns.
+
+    `width`: cells of the terminal, None for no limit; `labels`: what is kept of the first text of each row.
+    """
     used = [n for n in range(len(columns)) if any(row[n] for row in texts[1:])] or list(range(len(columns)))
     sizes = {n: max(cell_len(row[n]) for row in texts) for n in used}
     if width is not None:
         sizes = shrunk(sizes, [columns[n] for n in used], width - len(GAP) * (len(used) - 1))
     made = []
-    for row in texts:
+    for number, row in enumerate(texts):
         parts = []
         for n in used:
-            text = cut(row[n], sizes[n], columns[n].keeps)
+            text = cut(row[n], sizes[n], labels[number] if labels and n == 0 else columns[n].keeps)
             pad = " " * (sizes[n] - cell_len(text))
             parts.append(f"{pad}{text}" if columns[n].number else f"{text}{pad}")
         made.append(GAP.join(parts).rstrip())
@@ -100,8 +103,8 @@ def cut(text: str, width: int, keeps: Kept = "start") -> str:
     if cell_len(text) <= width:
         return text
     room = max(width - 1, 0)
-    start = _first_cells(text, {"start": room, "ends": room // 3}[keeps])
-    return f"{start}…{_first_cells(text[::-1], room - cell_len(start))[::-1] if keeps == 'ends' else ''}"
+    start = _first_cells(text, {"start": room, "ends": room // 3, "end": 0}[keeps])
+    return f"{start}…{_first_cells(text[::-1], room - cell_len(start))[::-1] if keeps != 'start' else ''}"
 
 
 def _first_cells(text: str, cells: int) -> str:
@@ -119,9 +122,10 @@ def shrunk(sizes: dict[int, int], columns: Sequence[Column], room: int) -> dict[
     """Return widths that fit into `room` if possible: the widest columns shrink first, down to LEAST cells."""
     made = {n: min(size, column.widest) for (n, size), column in zip(sizes.items(), columns, strict=True)}
     names = {n for n, column in zip(sizes, columns, strict=True) if column.keeps == "ends"}
-    while sum(made.values()) > room and max(made.values()) > LEAST:
-        widest = max((n for n in made if n not in names and made[n] > BRIEF), key=lambda n: (made[n], n), default=None)
+    numbers = {n for n, column in zip(sizes, columns, strict=True) if column.number}  # part of a number is another number
+    while sum(made.values()) > room and max(made[n] for n in set(made) - numbers or made) > LEAST:
+        widest = max((n for n in made if n not in names | numbers and made[n] > BRIEF), key=lambda n: (made[n], n), default=None)
         if widest is None:
-            widest = max(made, key=lambda n: (made[n], n))
+            widest = max(set(made) - numbers or made, key=lambda n: (made[n], n))
         made[widest] -= 1
     return made

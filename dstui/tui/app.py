@@ -7,9 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
+from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 
 from dstui.tui.dialogs.dialog import Over
@@ -50,7 +51,7 @@ COLLECT = (10_000, 5, 20)
 
 UNHURRIED = 2.0
 """Seconds after the first frame at which the other screens are imported."""
-LATER = ("dstui.tui.commands", "dstui.tui.run_screen", "dstui.tui.runs.runs_screen")
+LATER = ("dstui.tui.flows.editing", "dstui.tui.commands", "dstui.tui.run_screen", "dstui.tui.runs.runs_screen")
 END_CHECK = 0.5
 """Seconds between two checks whether the job of the session has ended."""
 
@@ -158,6 +159,12 @@ class DstuiApp(TerminalApp):
         """Return the step that is shown."""
         return self.main.step
 
+    def push_screen(self, screen: Any, *args: Any, **named: Any) -> Any:
+        """Show a screen, unless it is open already: a key may be pressed again while a thread still prepares what it shows."""
+        if isinstance(screen, Over) and any(map(screen.repeats, self.screen_stack)):
+            return AwaitComplete()
+        return super().push_screen(screen, *args, **named)
+
     def show_step(self, step: Step, path: str = "") -> None:
         """Show a step, and the field at `path` in it. Does nothing while the screens are being removed."""
         if self.leaving or not self.is_running:
@@ -176,12 +183,6 @@ class DstuiApp(TerminalApp):
             if not (self.readiness.began and self.plan_screen.preview.is_attached):
                 self.call_later(self._begin_forms, mounted)
         self._follow_gpus()
-
-    def show_code(self) -> None:
-        """Show the lines that the script needs, in the review."""
-        from dstui.tui.forms.review import LINES
-
-        self.show_step(REVIEW, LINES)
 
     def _changed(self, _before: State, _now: State) -> None:
         """Draw the visible screen only; the other one is drawn when it is shown."""

@@ -19,7 +19,9 @@ from dstui.tui.dialogs.dialog import Over
 from dstui.tui.dialogs.reading import TextViewer
 from dstui.tui.flows.preferences import choosable, format_setting
 from dstui.tui.flows.saving import take_screenshot
+from dstui.tui.forms.review import LINES
 from dstui.tui.forms.steps import STEPS
+from dstui.tui.forms.steps.step import REVIEW
 from dstui.tui.kit.keys import ANYWHERE, CHOOSING, WHY_NOT, KeyHint, table
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
 from dstui.tui.kit.tools import in_thread, say
@@ -52,9 +54,8 @@ class Performer(Protocol):
     def main(self) -> MainScreen: ...
     @property
     def step(self) -> Step: ...
-    def show_step(self, step: Step) -> None: ...
+    def show_step(self, step: Step, path: str = "") -> None: ...
     async def perform(self, key: KeyHint) -> None: ...
-    def show_code(self) -> None: ...
 
 
 class Command(NamedTuple):
@@ -156,7 +157,8 @@ class Commands(Provider):
             yield from actions(app.step.pane, hints, app.perform, app.main.can)
             for number, step in enumerate(STEPS, 1):
                 yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
-            yield Command("Code: the lines that the script needs", "What to add to the script; for a plain loop as a diff.", app.show_code)
+            code = partial(app.show_step, REVIEW, LINES)
+            yield Command("Code: the lines that the script needs", "What to add to the script; for a plain loop as a diff.", code)
             yield Command("Open…", "Open another Plan, configuration or script by its path.", app.opening.ask_path)
             yield Command("Save as…", "Save the Plan under another name.", app.saving.save_as)
             for finding in app.session.state.findings[:FINDINGS]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import gather
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -11,7 +12,6 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
 from dstui.render.config_files import config_name
-from dstui.tui.flows.editing import Fixing, Forecasting, TypingKeys
 from dstui.tui.flows.launching import Launching
 from dstui.tui.flows.saving import Writing
 from dstui.tui.forms.fields import Field
@@ -31,6 +31,7 @@ from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
     from dstui.plan.finding import Finding
+    from dstui.tui.flows.editing import Forecasting
     from dstui.tui.forms.review import Review
 
 
@@ -42,8 +43,7 @@ class PlanScreen(MainScreen):
 
     def __init__(self, app: App[int], session: Session, go: Go, launching: Launching) -> None:
         super().__init__(session, go)
-        self.launching, self.writing, self.fixing = launching, Writing(app, session), Fixing(app, session)
-        self.typing_keys, self.forecasting = TypingKeys(app, session), Forecasting(app, session)
+        self.launching, self.writing = launching, Writing(app, session)
         self.step = STEPS[0]
         self._wanted = ""
         """The field that was requested last."""
@@ -55,14 +55,25 @@ class PlanScreen(MainScreen):
         self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.review: Review | None = None
         """Mounted when it is first shown."""
+
+        def leads_on() -> bool:  # not while another pane than the form has the focus
+            return self.form.on_next and self.focused in (None, self.form.rows)
+
         self.needs = {
             "undo": lambda: session.can_undo,
             "redo": lambda: session.can_redo,
-            "set_row": lambda: not self.form.on_next,
-            "onward": lambda: self.form.on_next,
+            "set_row": lambda: not leads_on(),
+            "onward": leads_on,
             "other_model": lambda: len(session.state.plan.models) > 1,
             "fix": lambda: any(f.fix is not None for f in session.state.findings),
         }
+
+    @cached_property
+    def forecasting(self) -> Forecasting:
+        """The dialogs of the forecast."""
+        from dstui.tui.flows.editing import Forecasting  # not needed for the first frame, like the other flows of this module
+
+        return Forecasting(self.app, self.session)
 
     # Content of the screen
 
@@ -160,7 +171,9 @@ class PlanScreen(MainScreen):
         state = self.session.state
         found = field_of(path, state)
         if found is None or (found[1].path != path and path not in found[1].owns and state.plan.get(path, None) is not None):
-            self.typing_keys.ask(path)
+            from dstui.tui.flows.editing import TypingKeys
+
+            TypingKeys(self.app, self.session).ask(path)
         else:
             self.show_step(found[0], found[1].path)
 
@@ -168,7 +181,7 @@ class PlanScreen(MainScreen):
 
     def action_set_row(self) -> None:
         """Set, open or go to the row under the cursor."""
-        self.form.rows.action_choose()
+        (self.focused if isinstance(self.focused, RowList) else self.form.rows).action_choose()
 
     @on(Form.Onward)
     def action_onward(self) -> None:
@@ -190,9 +203,25 @@ class PlanScreen(MainScreen):
         self.session.redo()
 
     def action_fix(self) -> None:
-        """Apply the fix of the finding under the cursor, or of the first that has one."""
+        """Apply the fix of the finding under the cursor, or of the first that has one; where it is to adapt the script, show that."""
         self.form.close()
-        self.fixing.fix(self.checks.to_fix(self.step))
+        finding = self.checks.to_fix(self.step)
+        by_hand = finding is None or (finding.path == "job.script" and finding.fix is not None and not finding.fix.by_key)
+        if by_hand and (adapted := self.writing.adapted_name()):
+            self.show_adapted(adapted)
+        else:
+            from dstui.tui.flows.editing import Fixing
+
+            Fixing(self.app, self.session).fix(finding)
+
+    def show_adapted(self, name: str) -> None:
+        """Show the adapted script in Review, where Enter writes it."""
+        from dstui.tui.forms.review import WRITE_SCRIPT
+
+        self.go(REVIEW_STEP)
+        if self.review is not None:
+            self.review.names.cursor = WRITE_SCRIPT
+        say(self.app, f"Enter writes {name}, which the Plan then trains; the script stays as it is.")
 
     def action_other_model(self) -> None:
         """Select the next of several models."""
@@ -204,7 +233,7 @@ class PlanScreen(MainScreen):
     def action_add_model(self) -> None:
         """Add a model to the run."""
         self.form.close()
-        from dstui.tui.flows.editing import AddingModels  # not needed for the first frame
+        from dstui.tui.flows.editing import AddingModels
 
         AddingModels(self.app, self.session).ask()
 
@@ -219,7 +248,7 @@ class PlanScreen(MainScreen):
         if not hole:
             self.writing.write_script()
             return
-        from dstui.tui.flows.editing import FillingHoles  # not needed for the first frame
+        from dstui.tui.flows.editing import FillingHoles
 
         FillingHoles(self.app, self.session).ask(hole)
 

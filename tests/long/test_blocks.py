@@ -40,7 +40,7 @@ deepspeed:
 ESC, F1, DOWN, ENTER, PALETTE = "\x1b", "\x1bOP", "\x1b[B", "\r", "\x10"
 HOME, END = "\x1b[H", "\x1b[F"
 EDITING = (*"12345678", "3", DOWN, ENTER, "6", "j", ENTER, "1", "2", "\x7f", ENTER, F1, ESC, PALETTE, *"theme", ESC, "r", ESC, "M", ESC)
-WATCHING = (*"1auvvv", "T", "L", "L", "/", *"rank 3", ENTER, "n", "N", ESC, "&", *"loss", ENTER, ESC, "m", ESC)
+WATCHING = (*"1auvvv", "T", "L", "L", "/", *"rank 3", ENTER, "n", "N", ESC, "&", *"loss", ENTER, ESC)
 
 
 def press(terminal: Terminal, keys: tuple[str, ...]) -> None:
@@ -73,6 +73,10 @@ def test_no_callback_of_the_ui_thread_takes_fifty_milliseconds(tmp_path: Path) -
             press(terminal, ("l",)) if again else launch(terminal)
             terminal.wait("running", "loss")
             press(terminal, WATCHING)
+            terminal.press("m")
+            terminal.wait(" Metrics ")
+            terminal.press(ESC)
+            terminal.wait_gone(" Metrics ")
             terminal.resize(200, 60)
             terminal.settle(1.0, timeout=3.0)
             terminal.resize(120, 40)
@@ -81,7 +85,7 @@ def test_no_callback_of_the_ui_thread_takes_fifty_milliseconds(tmp_path: Path) -
         press(terminal, ("J",))
         terminal.wait("Runs 2")
         press(terminal, (" ", " ", "="))
-        terminal.wait("How they went")
+        terminal.wait("How they ended")
         press(terminal, ("m", ESC, ESC, ESC, "q"))
         terminal.wait("discard the edits")
         press(terminal, ("d",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def table(here: Path, *words: str) -> str:
 def test_table_has_metrics_and_changes_of_each_run(here: Path) -> None:
     out = table(here, "--sort", "loss", "--columns", "name,state,step,loss,speed,took,changed,why")
     assert [line.split()[0] for line in out.splitlines()] == ["name", "b", "a", "c"]
-    assert "2/2   1.5" in out and "0:30" in out and "1500.0" in out
+    assert "2/2   1.5" in out and "0:30" in out and "1500" in out
     assert "stage 2 → 3, lr 1e-4 → 3e-4" in out and "the same Plan" in out and "KeyError" in out
 
 
@@ -192,6 +193,12 @@ def test_since_is_an_age_or_a_day() -> None:
     assert parse_since("1970-01-02T00:00:00+00:00", 0) == 86400
     with pytest.raises(ValueError, match="not a time"):
         parse_since("soon", 0)
+
+
+def test_numbers_keep_their_digits_where_there_is_no_room() -> None:
+    columns = [column("name"), column("speed"), column("why")]
+    texts = [["name", "speed", "why"], ["quickstart-20261128-090815", "200 samples/s", "The program raised an exception"]]
+    assert re.fullmatch(r"qui\w*….*15  200 samples/s  The p.*…", lines(texts, columns, 40)[1])
 
 
 @pytest.mark.parametrize(

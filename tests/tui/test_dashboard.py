@@ -140,6 +140,19 @@ async def test_narrower_screen_has_sparklines_and_a_small_one_only_the_log(
         assert not job_view(pilot).charts.display
 
 
+async def test_plot_goes_to_the_loss_that_is_read_after_the_gpu_use(open_app: Open, run: JobFolder) -> None:
+    for rank in (0, 1):
+        run.log(rank).write_text("starting\n")
+    async with open_app() as pilot:
+        await attach(pilot, run)
+        await until(pilot, lambda: "starting" in screen(pilot), 20)
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Plot) and "gpu" in pilot.app.screen.view.name, 20)
+        with run.log(0).open("a") as log:
+            log.write(LINES)
+        await until(pilot, lambda: pilot.app.screen.view.name == "loss", 20)
+
+
 async def test_gpu_use_is_in_the_plot_and_asterisk_pins_it_to_the_dashboard(open_app: Open, run: JobFolder) -> None:
     async with open_app(size=(200, 60)) as pilot:
         await shown(pilot, run)

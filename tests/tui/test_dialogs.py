@@ -57,11 +57,20 @@ async def test_two_answers_in_one_write_close_a_dialog_once(open_app: Open, kind
 async def test_second_key_does_not_answer_the_screen_below(open_app: Open) -> None:
     async with open_app() as pilot:
         given: list[object] = []
-        for _ in range(2):
-            pilot.app.push_screen(dialogs()["Ask"](), given.append)
+        for heading in ("The first", "The second"):
+            pilot.app.push_screen(Ask(heading, "Really?", [Answer("y", "yes", True), Answer("n", "no", False)]), given.append)
         await pilot.pause()
         await write(pilot, "y", "y", "n")
         await until(pilot, lambda: given == [True] and len(pilot.app.screen_stack) == 2)
+
+
+async def test_key_pressed_again_before_its_dialog_opens_opens_it_once(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await write(pilot, "C", "C", "C")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
+        for _ in range(10):
+            await pilot.pause(0.01)
+        assert len(pilot.app.screen_stack) == 2
 
 
 async def test_two_answers_to_a_real_question_save_once(open_app: Open, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.background import Probe
 from dstui.tui.session.drafts import Draft
 from dstui.tui.session.messages import Probed
+from tests.adopt.plain_loops import LOOPS
 from tests.tui.conftest import PLAN, SCRIPT, hidden_by_the_scrollbar, machine, screen, store, text_of, until, value
 
 Begin = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
@@ -68,6 +69,18 @@ async def test_recipe_makes_a_plan_for_the_found_script(begin: Begin) -> None:
         assert value(pilot, "job.script") == "train.py"
         assert value(pilot, "job.args") == ["--deepspeed_config", "{ds_config}"]
         await until(pilot, lambda: store(pilot).state.lookups and not store(pilot).state.counted("error"))
+
+
+async def test_x_leads_a_plain_loop_to_its_adapted_script(begin: Begin) -> None:
+    async with begin({"train.py": LOOPS["flat"].text}, size=(80, 24)) as pilot:
+        await until(pilot, lambda: "r 2 ranks on the CPU" in text_of(pilot, "#answers"))
+        await pilot.press("r", "tab", "tab")
+        await until(pilot, lambda: "PL027" in text_of(pilot, "#checks"))
+        assert "Enter set" in screen(pilot), "Enter opens the field of the finding there"
+        await pilot.press("x")
+        await until(pilot, lambda: "▸ → write train_deepspeed.py" in screen(pilot))
+        await pilot.press("enter")
+        await until(pilot, lambda: value(pilot, "job.script") == "train_deepspeed.py" and "▸ → launch it" in screen(pilot))
 
 
 async def test_file_is_opened_by_its_number(begin: Begin) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dstui.tui.forms.form_parts import FormRows
 from dstui.tui.kit.keymap import FIXED, OF_FORMS, OF_LISTS, keymap, remappable
-from dstui.tui.kit.keys import ACTIONS, DIALOGS, KEYS, OVER, KeyHint, bindings, valid
+from dstui.tui.kit.keys import ACTIONS, DIALOGS, KEYS, OVER, PINNED, KeyHint, bindings, in_pane, valid
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.run.log_view import LogView
 
@@ -136,3 +136,9 @@ def test_two_actions_may_swap_their_keys() -> None:
 
 if __name__ == "__main__":
     print(page(), end="")
+
+
+def test_help_explains_the_keys_of_the_footer_first_and_each_key_once() -> None:
+    shown = [key.shown for key in in_pane("run")]
+    footer = [key.shown for key in valid("run", ACTIONS) if key.hint < PINNED]
+    assert shown[: len(footer)] == footer and shown.count("l") == 1

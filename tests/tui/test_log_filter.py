@@ -66,6 +66,16 @@ async def test_invalid_filter_is_reported_and_changes_nothing(open_app: Open, jo
         await until(pilot, lambda: "✖ (:" not in screen(pilot))
 
 
+async def test_search_suggests_a_filter_that_typing_replaces(open_app: Open, job: MadeJob) -> None:
+    async with open_app(size=(80, 24)) as pilot:
+        await show_job(pilot, job.folder)
+        view = job_view(pilot)
+        await pilot.press("slash", *"step", "enter", "ampersand")
+        await until(pilot, lambda: view.job_log.filter.query.text == "step")
+        await pilot.press(*"eval")
+        await until(pilot, lambda: view.job_log.filter.query.text == "eval")
+
+
 async def test_hosts_times_and_ranks_can_be_filtered(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import codecs
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
+import dstui
 from dstui.tui.kit.drawing import LIKE, _likeness, wants_ascii
 
 
@@ -37,3 +40,12 @@ def test_braille_picture_does_not_become_question_marks() -> None:
     curve = "".join(chr(0x2800 + dots) for dots in range(256))
     codecs.register_error("dstui.likeness.test", _likeness)
     assert b"?" not in f"┤{curve}●✖•".encode("ascii", "dstui.likeness.test")
+
+
+def test_every_glyph_of_the_screens_has_a_replacement() -> None:
+    package, undrawn = Path(dstui.__file__).parent, dict[str, str]()
+    for file in (*package.glob("tui/**/*.py"), package / "runs" / "table.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                undrawn |= {char: file.name for char in node.value if not char.isascii() and char not in LIKE}
+    assert undrawn == {}

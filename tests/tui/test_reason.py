@@ -60,6 +60,14 @@ async def test_reason_appears_when_the_last_rank_has_ended(open_app: Open, tmp_p
         assert "OOM-GPU, sure" in screen(pilot)
 
 
+async def test_reason_is_whole_beside_the_plots(open_app: Open, tmp_path: Path) -> None:
+    long = f'Traceback (most recent call last):\n  File "/home/me/{"a" * 140}/train.py", line 3, in <module>\nValueError: a bad shard\n'
+    async with open_app(size=(200, 60)) as pilot:
+        why = await show_job(pilot, job(tmp_path / "job", logs=(long, long)))
+        await until(pilot, lambda: why.size.width < 150)
+        await until(pilot, lambda: max(len(line.text) for line in why.rows) + why.MARGIN <= why.size.width, 8)
+
+
 async def test_d_shows_the_diagnosis_and_enter_on_a_line_goes_to_the_log(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job(tmp_path / "job"))

@@ -14,7 +14,7 @@ from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
 from dstui.tui.kit.current_size import CurrentSizeScreen
@@ -47,6 +47,10 @@ class Over(CurrentSizeScreen[T]):
     def is_topmost(self) -> bool:
         """Return whether it is shown, with nothing on top of it."""
         return self.app.screen_stack[-1:] == [self]
+
+    def repeats(self, other: Screen[Any]) -> bool:
+        """Return whether it would show the same as another screen."""
+        return type(other) is type(self)
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         """Close it with this result. Does nothing if it is closed already or has another dialog on top: callers need not check."""
@@ -97,6 +101,10 @@ class Dialog(ModalScreen[Any], Over[Any]):
     def __init__(self, heading: str) -> None:
         super().__init__()
         self.heading, self.rows = heading, self.made_rows()
+
+    def repeats(self, other: Screen[Any]) -> bool:
+        """Return whether it would show the same as another screen."""
+        return super().repeats(other) and isinstance(other, Dialog) and other.heading == self.heading
 
     def made_rows(self) -> RowList:
         """Return the widget for its rows, not drawn yet."""

@@ -14,7 +14,7 @@ from dstui.base.text import sanitise
 from dstui.plan.model import reason_for_default
 from dstui.tui.dialogs.dialog import FULL, Lines, ToRead
 from dstui.tui.forms.fields import Field, default_of, format_value, help_for
-from dstui.tui.kit.keys import table
+from dstui.tui.kit.keys import in_pane
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.session.state import UNSET
@@ -126,8 +126,7 @@ def help_rows(pane: str, field: Field | None, width: int, origin: str = "", says
     elif field is not None:
         rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
         rows += [*_default_rows(field, width), *_fact("in force", origin, width), BLANK]
-    shown = [k for k in table() if pane in k.where]
-    return rows + [line for k in shown for line in paragraph(k.help, width - 10, first=row((fit(k.shown, 9), "accent")).left)]
+    return rows + [line for k in in_pane(pane) for line in paragraph(k.help, width - 10, first=row((fit(k.shown, 9), "accent")).left)]
 
 
 def _default_rows(field: Field, width: int) -> list[Row]:

@@ -190,6 +190,13 @@ class Writing:
             say(self._app, f"Written to {next(iter(files)).parent}: {', '.join(p.name for p in files)}")
         self._app.post_message(FilesChanged())
 
+    def adapted_name(self) -> str:
+        """Return the name that a copy of the script with DeepSpeed's lines would have; "" if there is no clear place for them."""
+        from dstui.documents.training_script import changed_script
+
+        changed = changed_script(self._session.state.plan)
+        return changed.name if changed is not None and changed.text else ""
+
     def write_script(self) -> None:
         """Write a copy of the script with DeepSpeed's lines, and make it the Plan's script. The user's own script is not changed."""
         from dstui.base.files import state_on_disk

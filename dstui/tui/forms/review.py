@@ -107,9 +107,11 @@ class Review(Horizontal):
         self.texts[LAUNCH] = self.texts.get("launch.sh") or self.texts.get(JOB_SCRIPT, "")
         changed = changed_script(state.plan)
         self.texts[LINES] = self.texts[WRITE_SCRIPT] = _script_lines(state.plan, changed)
-        opened = self.names.cursor is None
+        opened, written = self.names.cursor is None, self.names.cursor == WRITE_SCRIPT and not (changed and changed.text)
         room = self.names.size.width - RowList.MARGIN
-        self.names.show_rows([_cut(shown, room) for shown in (*_name_rows(made, state, path), *_write_rows(changed))])
+        self.names.show_rows([_cut(shown, room) for shown in _name_rows(made, state, path, changed)])
+        if written:
+            self.rest_on_launch()
         if opened:
             self.names.cursor = made[0].name if made else PLAN  # reading starts at the top; after Enter the cursor is on the launch
         width = (self.verdict.size.width or 40) - 3  # leaves room for a scroll bar
@@ -169,13 +171,13 @@ def headless_line(path: Path | None) -> str:
     return f"dstui --headless {shlex.quote(str(path)) if path else 'PLAN.yaml   # save the Plan first: F2'}"
 
 
-def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
+def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None, changed: ChangedScript | None) -> list[Row]:
     there = state.lookups.get(WrittenIn.of(state.plan))
     does = "queue it" if state.plan.cluster.submits else "launch it"
     launch = row(("→ ", "accent"), does, right=[("Enter", "dim")], key=LAUNCH)
     if state.known_machine.recorded:
         launch = row(("→ ", "faint"), (does, "faint"), right=[("recorded machine", "faint")], key=LAUNCH)
-    rows = [launch, *_hole_rows(state.plan), row(("Files", "accent"))]
+    rows = [launch, *_write_rows(changed), *_hole_rows(state.plan), row(("Files", "accent"))]
     rows += [_name_row(a.name, _on_disk(a, there), a.name) for a in made if a.name != "launch.sh"]
     saved = "new" if path is None else "same" if state.saved else "changed"
     rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))

@@ -343,6 +343,13 @@ def key_of(action: str) -> str:
     return next((key.shown for key in _Table.hints if key.id == action and key.keys), action)
 
 
+def in_pane(pane: str) -> list[KeyHint]:
+    """Return the keys of a pane, those of the footer first. What a key does in general is left out where the footer names it."""
+    here = [k for k in _Table.hints if pane in k.where]
+    hinted = {k.shown for k in here if k.hint}
+    return sorted((k for k in here if k.hint or k.shown not in hinted), key=lambda k: k.hint or PINNED - 1)
+
+
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
     """Return the keys for the footer of a pane, in order; `possible` are the actions that would have an effect now."""
     here = [k for k in _Table.hints if k.hint and pane in k.where and (not k.action or k.name in possible)]

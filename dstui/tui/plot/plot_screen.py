@@ -144,8 +144,9 @@ class Plot(Over[None]):
 
     def _draw_list(self) -> None:
         names = self.history.names()
-        if not self._chosen and names and self.view.name not in names:
-            self._change_view(name=next(iter(names)))
+        first = next(iter(names), self.view.name)
+        if not self._chosen and first != self.view.name:  # what the ranks use is often read before the loss, which comes first
+            self._change_view(name=first)
         metrics = self.metrics
         rows = [_metric_row(name, value) for name, value in names.items()]
         metrics.show_rows(rows or paragraph(NOTHING if self.history.complete else READING, LIST_CELLS, "dim"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.message import Message
+from textual.widget import Widget
 
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, Span, fit, paragraph, row
@@ -132,7 +133,7 @@ def _part(title: str, rows: list[Row]) -> list[Row]:
 WARM_UP = 3.0
 """Seconds after which the modules of the diagnosis are loaded, which takes a third of a second, so as not to delay the diagnosis."""
 BESIDE = 6
-"""Cells of the screen's width for frame, margin and scroll bar, since a hidden pane has no width of its own."""
+"""Cells of the width around it for frame, margin and scroll bar, since a hidden pane has no width of its own."""
 Moment = tuple[int, bool]
 """An attempt whose ranks have all ended, and whether the job has ended."""
 
@@ -225,7 +226,8 @@ class DiagnosisPane(RowList):
         self.diagnosis, self.hang, self.grouped, self._places = None, None, (), ()
 
     def _draw(self) -> None:
-        rows = self._rows(self.app.size.width - BESIDE)
+        around = self.parent.size.width if isinstance(self.parent, Widget) else 0
+        rows = self._rows((around or self.app.size.width) - BESIDE)
         self.display = bool(rows)
         if rows:
             self.styles.height = len(rows) + 2

@@ -22,7 +22,7 @@ from dstui.logs.line_query import LineQuery, as_word
 from dstui.logs.log_folder import FINAL
 from dstui.logs.log_search import WARNING
 from dstui.tui.kit.breakpoints import DASHBOARD, ROOMY, WIDE
-from dstui.tui.kit.keys import log_bindings
+from dstui.tui.kit.keys import key_of, log_bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, row
 from dstui.tui.kit.tools import copy, in_thread, label, say
@@ -285,13 +285,16 @@ class JobView(Vertical):
         self.choose(rank=rank, host=None)
 
     def back(self) -> None:
-        """End the search, then remove the filter, then show all ranks and hosts again."""
+        """End the search, then remove the filter, then show all ranks and hosts again; then say where one can go from here."""
         if self.log_view.search is not None:
             self.job_log.find("")
         elif self.job_log.filter.query.text:
             self.apply_filter("")
         elif self.job_log.filter.rank is not None or self.job_log.filter.host is not None:
             self.show_rank(None)
+        else:
+            ways = f"{key_of('previous-step')} leads to the steps, {key_of('jobs')} to other runs"
+            say(self.app, f"{ways}; {key_of('leave')} leaves dstui{', and the job goes on' if self.job and self.job.alive else ''}.")
 
     def action_all_ranks(self) -> None:
         """Show the log of all ranks, unfolded."""
@@ -339,7 +342,8 @@ class JobView(Vertical):
         """Edit the filter, starting with the current one or the search text."""
         search = self.log_view.search
         begin = as_word(search.pattern, regex=search.regex) if search is not None and not search.own else ""
-        self.filter_line.open(self.job_log.filter.query.text or begin)
+        current = self.job_log.filter.query.text
+        self.filter_line.open(current or begin, suggested=not current)
         self.apply_filter(self.filter_line.value)
 
     def begin_search(self) -> None:

@@ -43,14 +43,17 @@ class TypedLine(Input):
         self._recalled = 0
         self._waiting: Timer | None = None
 
-    def open(self, text: str) -> None:
-        """Open the line with the current text."""
+    def open(self, text: str, *, suggested: bool = False) -> None:
+        """Open the line with the current text. One that is only suggested is selected: typing replaces it."""
         self._recalled = len(self._earlier)
         with self.prevent(Input.Changed):
             self.value = text
         self.cursor_position = len(text)
         self.display = True
         self.focus()
+        self.app.clear_notifications()  # which would cover the line
+        if suggested:
+            self.action_select_all()
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:

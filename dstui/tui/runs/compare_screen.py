@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult
 from textual.binding import BindingType
 
 from dstui.jobs.metrics.series import MetricSeries
-from dstui.runs.columns import plain_column
+from dstui.runs.columns import Kept, plain_column
 from dstui.runs.compare import Comparison, compare
 from dstui.runs.run import Run
 from dstui.runs.table import BEST, lines
@@ -87,7 +87,8 @@ def compared_rows(found: Comparison, width: int) -> list[Row]:
     """Return the comparison as rows; each has a key, so that a long comparison scrolls."""
     texts = found.as_texts()
     columns = [plain_column(name, keeps="ends") for name in texts[0]]
-    titles, *drawn = lines(texts, columns, width)
+    labels: list[Kept] = ["start", *("end" if line.section == "plan" else "start" for line in found.lines)]
+    titles, *drawn = lines(texts, columns, width, labels)
     rows = [row((titles, "title"))]
     before = ""
     for number, (line, text) in enumerate(zip(found.lines, drawn, strict=True)):

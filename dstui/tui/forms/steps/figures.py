@@ -95,7 +95,7 @@ def other_ways(state: State, listed: Iterable[Way]) -> list[Row]:
     if not left:
         return []
     rows = [
-        row((f"  {way.stage}  {way.offload or 'no offload'}", "dim"), right=[(figure(estimate), STYLE_OF[severity(estimate)])])
+        row((f" {way.stage}  {way.offload or 'no offload'}", "dim"), right=[(figure(estimate), STYLE_OF[severity(estimate)])])
         for way, estimate in left.items()
     ]
     return [row(("With other offload (step 4)", "accent")), *rows, BLANK]
