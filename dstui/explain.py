@@ -16,12 +16,10 @@ from dstui.adopt.script_options import options_of
 from dstui.check import check_plan
 from dstui.check.auto_values import AUTO, FILLED, fill_auto, hidden_size_of, value_of
 from dstui.check.context import flatten
-from dstui.check.rules.batch import KEYS as BATCH
-from dstui.check.rules.batch import PARTS, Triple, complete_batch
+from dstui.check.rules.batch import known_batch
 from dstui.jobs.engine.resolved import Resolved, lines, read_resolved
 from dstui.jobs.store.folder import JobFolder
 from dstui.plan import Plan, load
-from dstui.plan.accelerate_keys import sp_size
 from dstui.plan.catalogue import lookup
 from dstui.plan.finding import Finding
 from dstui.plan.layers import Origin
@@ -149,15 +147,8 @@ def _filled(plan: Plan, config: Mapping[str, Any], options: Mapping[str, str], m
 
 
 def _batch(plan: Plan, config: Mapping[str, Any], world_size: int | None) -> Batch:
-    parts = config.get(PARTS, sp_size(plan))
-    ranks = world_size // parts if world_size and isinstance(parts, int) and parts > 0 else None
-    train, micro, steps = (value if isinstance(value := config.get(key), int) and not isinstance(value, bool) else None for key in BATCH)
-    if any(config.get(key) == AUTO for key in BATCH) or ranks is None or (train is None and micro is None):
-        return Batch(train, micro, steps, ranks)
-    try:
-        return Batch(*complete_batch(Triple(train, micro, steps), ranks), ranks)
-    except ZeroDivisionError:
-        return Batch(train, micro, steps, ranks)
+    triple, ranks = known_batch(plan, config, world_size)
+    return Batch(*triple, ranks)
 
 
 def _values(plan: Plan, configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Value]:

@@ -110,15 +110,15 @@ def numbers() -> Iterator[Case]:
 
 
 def many() -> Iterator[Case]:
-    for count in (16_000, 24_000):
-        keys = "".join(f"key_{number}: 1\n" for number in range(count))
-        yield from of_plan(f"{count} unknown keys", PLAN + keys, f"and {count - 50:,} further mistakes, which are not listed", status=1)
-        indented = "".join(f"  key_{number}: 1\n" for number in range(count))
-        yield Case(f"{count} under deepspeed", ("check", "p"), "more findings of this kind", {"p": f"{PLAN}deepspeed:\n{indented}"}, 1)
-        config = "{" + ", ".join(f'"key_{number}": 1' for number in range(count)) + "}"
-        yield Case(f"{count} in a ds_config.json", ("check", "a.json"), "more findings of this kind", {"a.json": config}, 1)
-        again = "{" + '"a": 1, ' * count + '"b": 1}'
-        yield Case(f"{count} times the same", ("check", "a.json"), "a second time", {"a.json": again}, 1)
+    count = 24_000
+    keys = "".join(f"key_{number}: 1\n" for number in range(count))
+    yield from of_plan(f"{count} unknown keys", PLAN + keys, f"and {count - 50:,} further mistakes, which are not listed", status=1)
+    indented = "".join(f"  key_{number}: 1\n" for number in range(count))
+    yield Case(f"{count} under deepspeed", ("check", "p"), "more findings of this kind", {"p": f"{PLAN}deepspeed:\n{indented}"}, 1)
+    config = "{" + ", ".join(f'"key_{number}": 1' for number in range(count)) + "}"
+    yield Case(f"{count} in a ds_config.json", ("check", "a.json"), "more findings of this kind", {"a.json": config}, 1)
+    again = "{" + '"a": 1, ' * count + '"b": 1}'
+    yield Case(f"{count} times the same", ("check", "a.json"), "a second time", {"a.json": again}, 1)
     sixty = "".join(f"key_{number}: 1\n" for number in range(60_000))
     yield from of_plan("60,000 unknown keys", PLAN + sixty, "it expands to more than 50,000 values")
     yield Case(

@@ -68,6 +68,7 @@ def test_every_step_edits_a_plan_that_is_saved(folder: Path) -> None:
     assert "\x1b" not in ran.stdout and "\u202e" not in ran.stdout
     steps = [line.partition(". ")[0] for line in ran.stdout.splitlines() if line.startswith("Step ")]
     assert [step.split(":")[0] for step in steps] == [f"Step {n} of 7" for n in range(1, 8)]
+    assert "Why this default: DeepSpeed splits nothing unless it is told to" in ran.stdout
     saved = (folder / "plan.yaml").read_text()
     assert "train_micro_batch_size_per_gpu: 8   # kept" in saved
     plan = read_plan(Path("plan.yaml"))

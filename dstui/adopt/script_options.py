@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from dstui.adopt.accelerate import read_accelerate
-from dstui.adopt.dsconfig import ConfigError
-
 MOST_VALUES = 64
 """Values of one option that are read, as in a list of modules."""
 YAMLS = (".yaml", ".yml")
@@ -41,11 +38,18 @@ def options_of_yamls(words: Sequence[str], read_named: Callable[[str], str | Non
         name = word.partition("=")[2] if word.startswith("--") else word
         text = read_named(name) if name.endswith(YAMLS) else None
         if text is not None:
-            try:
-                found |= _scalars(read_accelerate(text).config)
-            except ConfigError:
-                continue
+            found |= _options_in(text)
     return found
+
+
+def _options_in(text: str) -> dict[str, str]:
+    from dstui.adopt.accelerate import read_accelerate  # few launches name a YAML
+    from dstui.adopt.dsconfig import ConfigError
+
+    try:
+        return _scalars(read_accelerate(text).config)
+    except ConfigError:
+        return {}
 
 
 def _scalars(values: Mapping[str, object]) -> dict[str, str]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.script import NoScript
 from dstui.adopt.signs import kind_of
 from dstui.assess import assess
@@ -80,24 +79,33 @@ def check_file(path: Path, asked: Asked) -> CheckedFile:
         kind = kind_of(text, path.name)
         if kind == "script":
             raise FileProblem(f"{path}: a Python script: `dstui import` makes a Plan of it, which can be checked")
-        if kind == "ds_config":
-            return _dsconfig(path, text, asked)
-        if kind == "accelerate":
-            from dstui.commands.checked_accelerate import accelerate_findings, named_config  # most files are not an accelerate YAML
-
-            found, findings = accelerate_findings(path, text)
-            named = named_config(path, found.config)
-            return CheckedFile(str(path), "accelerate", text, integration="accelerate", findings=findings, names=named)
+        if kind in ("ds_config", "accelerate"):
+            return _configuration(path, kind, text, asked)
         return _plan(path, text, asked)
     except FileProblem as error:
         reported = re.match(r"(?:(\d+): )?(.*)", str(error).removeprefix(str(path)).lstrip(": "), re.DOTALL)
         line, sentence = reported.groups() if reported else (None, str(error))
         return CheckedFile(str(path), error=sentence, line=int(line) if line else None)
+
+
+def _configuration(path: Path, kind: str, text: str, asked: Asked) -> CheckedFile:
+    from dstui.adopt.dsconfig import ConfigError  # a Plan needs no reader of other formats
+
+    try:
+        if kind == "ds_config":
+            return _dsconfig(path, text, asked)
+        from dstui.commands.checked_accelerate import accelerate_findings, named_config
+
+        found, findings = accelerate_findings(path, text)
+        named = named_config(path, found.config)
+        return CheckedFile(str(path), "accelerate", text, integration="accelerate", findings=findings, names=named)
     except ConfigError as error:
         return CheckedFile(str(path), text=text, error=error.message, line=error.line, column=error.column)
 
 
 def _dsconfig(path: Path, text: str, asked: Asked) -> CheckedFile:
+    from dstui.adopt.dsconfig import read_dsconfig
+
     with path.open("rb") as file:
         mark = file.read(3) == BOM
     found = read_dsconfig(text, asked.integration, mark=mark)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dstui.plain.console import NO, YES, Console, number_in
-from dstui.tui.forms.fields import Field, NotThat, Option, default_of, format_value, help_for, parse_value, why_fixed
+from dstui.tui.forms.fields import Field, NotThat, Option, default_of, format_value, help_for, parse_value, why_default, why_fixed
 from dstui.tui.forms.form_rows import chosen_option
 from dstui.tui.session.session import Session
 from dstui.tui.session.state import UNSET, State
@@ -60,6 +60,8 @@ def explain(field: Field, state: State) -> Iterator[str]:
         yield f"In the Plan: {field.path}"
     if (default := format_value(default_of(field))) != EMPTY:
         yield f"Default: {default}"
+    if why := why_default(field.path):
+        yield f"Why this default: {why}"
     if field.kind in HOW:
         yield "To enter a value that is a command here, put = before it: =b is the text b."
     if (finding := state.finding_at(field.path)) is not None:

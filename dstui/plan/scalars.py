@@ -89,7 +89,8 @@ def yaml_scalar(value: Any, *, text: bool = False, quote: str = "") -> str:
         spelling = getattr(value, "spelling", None)
         return str(spelling) if spelling is not None else _yaml_number(value)
     string = str(value)
-    if quote == "'" and string.isprintable():
+    json_like = '"' in string and "'" not in string and not quote
+    if (quote == "'" or json_like) and string.isprintable():
         return "'" + string.replace("'", "''") + "'"
     if not quote and re.match(_PLAIN, string) and string.lower() not in _BOOLEAN_ELSEWHERE and _is_text(string):
         return string

@@ -58,3 +58,9 @@ def test_torchs_adam_slows_offload_at_every_stage_that_offloads() -> None:
         zero = {"stage": stage, "offload_optimizer": {"device": "cpu"}}
         config = {"train_micro_batch_size_per_gpu": 1, "optimizer": optimizer, "zero_optimization": zero}
         assert ("DS086" in {one.code for one in check_config(config)}) is (stage > 0), stage
+
+
+@pytest.mark.parametrize("precision, wrong", [({}, False), ({"bf16": {"enabled": True}}, True)])
+def test_type_of_buffers_counts_only_for_a_16_bit_model(precision: dict[str, object], wrong: bool) -> None:
+    config = {"train_micro_batch_size_per_gpu": 1, **precision, "data_types": {"buffer_dtype": "fp8"}}
+    assert ("DS026" in {one.code for one in check_config(config)}) is wrong

@@ -305,3 +305,9 @@ async def test_mouse_hover_shows_tooltips_of_keys_steps_and_fields(open_app: Ope
             widget = pilot.app.screen.query_one(selector, RowList)
             await pilot.hover(selector, offset=(3, row + widget.gutter.top))
             await until(pilot, lambda widget=widget, words=words: str(widget.tooltip) == words)
+
+
+def test_help_uses_the_width_of_its_dialog() -> None:
+    rows = help_rows("run", field_of("deepspeed.zero_optimization.stage", State(load(PLAN, "plan.yaml", ".")))[1], 60)
+    lengths = [len(row.text) for row in rows]
+    assert max(lengths) <= 60 and sum(length > 50 for length in lengths) > 10

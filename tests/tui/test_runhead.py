@@ -114,6 +114,7 @@ def test_resource_use_is_in_the_cells_and_summed_in_the_head(follower: Follower)
 def test_sparkline_has_the_shape_of_all_values() -> None:
     assert spark([4, 3, 2, 1], 4) == "█▆▃▁"
     assert spark([1, float("nan"), 1], 4) == "▁▁"
+    assert spark([0.001, 0.0009999999999999998] * 8, 16) == "▁" * 16, "the mean of equal numbers is not always that number"
     assert (spark([1], 4), len(spark(range(1000), 16))) == ("", 16)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dstui.adopt.script_options import options_of
@@ -80,6 +81,19 @@ def complete_batch(written: Triple, ranks: Any) -> Triple:
         return Triple(train, train // ranks, 1) if steps is None else Triple(train, train // ranks // steps, steps)
     steps = 1 if steps is None else steps
     return Triple(micro * steps * ranks, micro, steps)
+
+
+def known_batch(plan: Plan, config: Mapping[str, Any], world_size: int | None) -> tuple[Triple, int | None]:
+    """Return the batch keys of a Plan's configuration, completed as far as they are known, and the ranks that see different samples."""
+    parts = config.get(PARTS, sp_size(plan)) * _split_by_megatron(plan) if isinstance(config.get(PARTS, 1), int) else 0
+    ranks = world_size // parts if world_size and parts > 0 else None
+    written = Triple(*(value if isinstance(value := config.get(key), int) and not isinstance(value, bool) else None for key in KEYS))
+    if any(config.get(key) == AUTO for key in KEYS) or not ranks or (written.train is None and written.micro is None):
+        return written, ranks
+    try:
+        return complete_batch(written, ranks), ranks
+    except ZeroDivisionError:
+        return written, ranks
 
 
 def evaluate_batch(written: Triple, ranks: Any) -> BatchVerdict:

@@ -24,13 +24,14 @@ NEWER = {"bf16": "0.18"}  # `ALSO_TAKEN` holds for these from this release on
 @cache
 def strict_sections(known: Release) -> tuple[str, ...]:
     """Return the sections that refuse unknown keys."""
-    return tuple(key.path for key in known.keys() if key.strict)  # noqa: SIM118
+    return tuple(key.path for key in known.keys_with("strict"))
 
 
 @cache
 def loose_sections(known: Release) -> tuple[str, ...]:
     """Return the sections that DeepSpeed reads by hand."""
-    return tuple(key.path for key in known.keys() if key.type == "section" and not key.strict)  # noqa: SIM118
+    candidates = (path for path, record in known.records.items() if record["type"] == "section" or path in known.children)
+    return tuple(path for path in candidates if (key := known.key(path)) and key.type == "section" and not key.strict)
 
 
 @cache
@@ -301,7 +302,7 @@ def deprecated_key(c: Context) -> Problems:
 @cache
 def deprecated_keys(known: Release) -> tuple[Key, ...]:
     """Return the keys with old names."""
-    return tuple(key for key in known.keys() if key.deprecated)  # noqa: SIM118
+    return tuple(known.keys_with("deprecated"))
 
 
 def _new_name(c: Context, key: Key) -> str:
@@ -361,4 +362,4 @@ def two_spellings(c: Context) -> Problems:
 @cache
 def aliased_keys(known: Release) -> tuple[Key, ...]:
     """Return the keys with a second spelling."""
-    return tuple(key for key in known.keys() if key.python_name)  # noqa: SIM118
+    return tuple(known.keys_with("python_name"))

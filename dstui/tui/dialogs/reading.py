@@ -11,9 +11,8 @@ from textual import on
 
 from dstui.base.limits import parse_json
 from dstui.base.text import sanitise
-from dstui.plan.model import reason_for_default
 from dstui.tui.dialogs.dialog import FULL, Lines, ToRead
-from dstui.tui.forms.fields import Field, default_of, format_value, help_for
+from dstui.tui.forms.fields import Field, default_of, format_value, help_for, why_default
 from dstui.tui.kit.keys import in_pane
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, STYLE_OF, Row, Span, fit, paragraph, row
@@ -111,7 +110,7 @@ def finding_rows(finding: Finding, width: int) -> list[Row]:
     if finding.why:
         rows += [BLANK, *paragraph(finding.why, width, "dim")]
     if finding.fix is not None:
-        rows += [BLANK, *paragraph(finding.fix.text, width - 5, "value", first=row(("fix  ", "accent")).left)]
+        rows += [BLANK, *paragraph(finding.fix.text, width, "value", first=row(("fix  ", "accent")).left)]
     page = rule_page(finding.code).splitlines()[1:]
     about = [line for text in page for line in paragraph(text.strip(), width, "dim")]
     more = paragraph(f"dstui docs {finding.code} prints this page.", width, "faint") if page else []
@@ -126,7 +125,7 @@ def help_rows(pane: str, field: Field | None, width: int, origin: str = "", says
     elif field is not None:
         rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
         rows += [*_default_rows(field, width), *_fact("in force", origin, width), BLANK]
-    return rows + [line for k in in_pane(pane) for line in paragraph(k.help, width - 10, first=row((fit(k.shown, 9), "accent")).left)]
+    return rows + [line for k in in_pane(pane) for line in paragraph(k.help, width, first=row((fit(k.shown, 9), "accent")).left)]
 
 
 def _default_rows(field: Field, width: int) -> list[Row]:
@@ -142,7 +141,7 @@ def _own_facts(field: Field) -> list[tuple[str, str]]:
     """Return the facts of a field that is dstui's own."""
     default, unset = default_of(field), next((option.label for option in field.options if option.value is UNSET), "none")
     shown = unset if default in (UNSET, None, ()) else format_value(default)
-    return [("default", shown), ("because", reason_for_default(field.path))]
+    return [("default", shown), ("because", why_default(field.path))]
 
 
 def _catalogue_facts(key: Key) -> list[tuple[str, str]]:
@@ -164,7 +163,7 @@ def _catalogue_facts(key: Key) -> list[tuple[str, str]]:
 
 
 def _fact(name: str, text: str, width: int) -> list[Row]:
-    return paragraph(text, width - 12, first=row((fit(name, 12), "dim")).left) if text else []
+    return paragraph(text, width, first=row((fit(name, 12), "dim")).left) if text else []
 
 
 def json_lines(line: str) -> list[str]:

@@ -129,6 +129,18 @@ def help_for(path: str) -> str:
     return help_of(path)
 
 
+def why_default(path: str) -> str:
+    """Return why the default of a path of the Plan is what it is, or "" if no reason is recorded."""
+    if path.startswith("deepspeed."):
+        from dstui.plan.catalogue import lookup
+
+        key = lookup(path.removeprefix("deepspeed."))
+        return key.why if key else ""
+    from dstui.plan.model import reason_for_default
+
+    return reason_for_default(path)
+
+
 # Values as displayed and typed text
 
 

@@ -260,6 +260,10 @@ def si(value: float) -> str:
     return f"{value:.3g}"
 
 
+ROUNDING = 1e-9
+"""Means of equal numbers may differ by less than this part of them."""
+
+
 def spark(values: Sequence[float], cells: int) -> str:
     """Return values as a sparkline, each cell the mean of its share of them."""
     finite = [v for v in values if isfinite(v)]
@@ -269,7 +273,8 @@ def spark(values: Sequence[float], cells: int) -> str:
     parts = [finite[int(n * size) : max(int((n + 1) * size), int(n * size) + 1)] for n in range(min(cells, len(finite)))]
     means = [sum(p) / len(p) for p in parts if p]
     low, high = min(means), max(means)
-    return "".join(BARS[round((m - low) / (high - low) * 7)] if high > low else BARS[0] for m in means)
+    varies = high - low > ROUNDING * max(abs(low), abs(high))
+    return "".join(BARS[round((m - low) / (high - low) * 7)] if varies else BARS[0] for m in means)
 
 
 class JobTitle(TitleBar):

@@ -15,11 +15,22 @@ MICRO, ACCUMULATION, TOTAL = f"{DS}train_micro_batch_size_per_gpu", f"{DS}gradie
 
 def product(state: State) -> str:
     """Return the batch arithmetic as far as it is known: `4 x 8 x 2 ranks = 64 samples per step`."""
-    micro, steps, ranks = state.plan.get(MICRO, None), state.plan.get(ACCUMULATION, 1), state.ranks
+    micro, steps, ranks = _batch(state)
     if not (isinstance(micro, int) and isinstance(steps, int) and ranks):
         return ""
     total = micro * steps * ranks
     return f"{micro} x {steps} x {ranks} rank{'s' * (ranks != 1)} = {total} sample{'s' * (total != 1)} per step"
+
+
+def _batch(state: State) -> tuple[Any, Any, int | None]:
+    """Return micro-batch, accumulation and the ranks that see different samples; what is left out as DeepSpeed completes it."""
+    micro, steps = state.plan.get(MICRO, None), state.plan.get(ACCUMULATION, None)
+    if micro is not None and steps is not None and state.plan.get(TOTAL, None) is None:
+        return micro, steps, state.ranks
+    from dstui.check.rules.batch import known_batch  # most Plans give both, and the first frame needs no rules
+
+    triple, ranks = known_batch(state.plan, state.plan.deepspeed, state.ranks)
+    return triple.micro or micro, triple.steps or steps or 1, ranks
 
 
 def _named(path: str) -> Disabled:
@@ -69,7 +80,7 @@ _DECAY = ("WarmupDecayLR", "WarmupCosineLR")
 
 
 def _value(state: State) -> str:
-    micro, steps = state.plan.get(MICRO, None), state.plan.get(ACCUMULATION, 1)
+    micro, steps, _ = _batch(state)
     return "–" if micro is None else f"{micro}×{steps}"
 
 
