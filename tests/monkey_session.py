@@ -313,7 +313,7 @@ class MonkeySession:
         terminal.press(keys)
         while terminal.text == before and time.monotonic() < deadline:
             terminal.pump(0.1)
-        terminal.settle(0.3, timeout=1.0)  # a running job writes all the time
+        terminal.settle(0.3, timeout=5.0)  # a running job writes all the time
         if terminal.text == before:
             self._picture(terminal)
 
@@ -323,10 +323,10 @@ class MonkeySession:
         Waits for each resize: a busy session would only see the second, which may be the size it already has.
         """
         self._resize(terminal, 99 if terminal.screen.columns != 99 else 98)
-        self.output.clear()
         terminal.clear()
+        before = self.received
         self._resize(terminal, 100)
-        terminal.stream.feed(UNKNOWN.sub(b"", bytes(self.output)))
+        terminal.stream.feed(UNKNOWN.sub(b"", bytes(self.output[len(self.output) - min(self.received - before, len(self.output)) :])))
         return terminal.text
 
     def _resize(self, terminal: Terminal, columns: int) -> None:
