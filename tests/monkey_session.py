@@ -313,7 +313,7 @@ class MonkeySession:
         terminal.press(keys)
         while terminal.text == before and time.monotonic() < deadline:
             terminal.pump(0.1)
-        terminal.settle(0.3)
+        terminal.settle(0.3, timeout=1.0)  # a running job writes all the time
         if terminal.text == before:
             self._picture(terminal)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.base.files import FileProblem, read_text, state_on_disk, write_atomic
+from dstui.base.files import FileProblem, make_folder, read_text, state_on_disk, write_atomic
 from dstui.base.regular_files import read_end
 from dstui.documents.plan_files import read_plan
 from dstui.plan import PlanError
@@ -71,6 +71,12 @@ def test_writing_keeps_symbolic_links_and_file_modes(tmp_path: Path) -> None:
 def test_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match=f"there is no folder {tmp_path}/none"):
         write_atomic(tmp_path / "none" / "plan.yaml", "new")
+
+
+def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileProblem, match="file/drafts: a part of this path is a file, not a folder"):
+        make_folder(tmp_path / "file" / "drafts")
 
 
 def test_loop_and_pipe_are_never_replaced(tmp_path: Path) -> None:

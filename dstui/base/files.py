@@ -149,6 +149,14 @@ def _taken(path: Path) -> str:
     return f"{path} exists with other content: --force replaces it"
 
 
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Make a folder and the missing ones above it. Raises FileProblem."""
+    try:
+        path.mkdir(mode, parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise FileProblem(f"{path}: {reason(error)}") from None
+
+
 def check_replaceable(path: Path) -> None:
     """Raise FileProblem for a folder, a pipe or a device: no option replaces these."""
     if is_there(path) and not is_file(path):

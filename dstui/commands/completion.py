@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from dstui.base.files import FileProblem, is_there, read_text, reason, write_atomic
+from dstui.base.files import FileProblem, is_there, make_folder, read_text, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.commands import COMMANDS, session_parser
 from dstui.documents.plan_files import SHIPPED
@@ -44,8 +44,6 @@ def run(args: argparse.Namespace) -> int:
         _install(shell, script + "\n")
     except FileProblem as error:
         return refuse(str(error))
-    except OSError as error:
-        return refuse(f"{error.filename or shell}: {reason(error)}")
     return 0
 
 
@@ -57,7 +55,7 @@ def _install(shell: str, script: str) -> None:
         "zsh": data / "dstui/completion.zsh",
         "fish": config / "fish/completions/dstui.fish",
     }[shell]
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     tell(f"{'written' if write_atomic(file, script, replace=True) else 'unchanged'}  {file}")
     if shell == "zsh":
         start = Path(os.environ.get("ZDOTDIR") or Path.home(), ".zshrc")

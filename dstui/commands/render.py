@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from dstui.base.files import FileProblem, reason, write_atomic
+from dstui.base.files import FileProblem, make_folder, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import add_no_site, plan_of
 from dstui.documents.plan_files import env_files_of, read_pool
@@ -134,10 +134,7 @@ def _pool(plan: Plan, only: str | None) -> dict[str, int] | None:
 
 
 def _write(files: list[Artifact], folder: Path, force: bool) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileProblem(f"{folder}: {reason(error)}") from None
+    make_folder(folder)
     for artifact in files:
         path = folder / artifact.name
         written = write_atomic(path, artifact.text, replace=force, executable=artifact.executable, private=artifact.private)

@@ -18,7 +18,7 @@ from dstui.plan.patterns import METRICS
 from dstui.plan.scalars import yaml_scalar
 from dstui.runs.run import Run
 
-Kept = Literal["start", "ends", "end"]
+Kept = Literal["start", "ends", "end", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,13 @@ def _texts(name: str, help: str, text: Callable[[Run], str], widest: int = 60) -
 
 
 _ALL: Final = (
-    Column("state", "starting, running, succeeded, failed, stopped or lost; with its exit status", lambda run: run.status.state, _state),
+    Column(
+        "state",
+        "starting, running, succeeded, failed, stopped or lost; with its exit status",
+        lambda run: run.status.state,
+        _state,
+        keeps="all",
+    ),
     Column("exit", "exit status", lambda run: run.status.exit_code, lambda run: format_value(run.status.exit_code or ""), number=True),
     Column("name", "the run", lambda run: run.name, lambda run: run.name, widest=44, keeps="ends"),
     Column("started", "when it was started", lambda run: run.status.started, _started),

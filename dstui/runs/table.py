@@ -103,8 +103,8 @@ def cut(text: str, width: int, keeps: Kept = "start") -> str:
     if cell_len(text) <= width:
         return text
     room = max(width - 1, 0)
-    start = _first_cells(text, {"start": room, "ends": room // 3, "end": 0}[keeps])
-    return f"{start}…{_first_cells(text[::-1], room - cell_len(start))[::-1] if keeps != 'start' else ''}"
+    start = _first_cells(text, {"ends": room // 3, "end": 0}.get(keeps, room))
+    return f"{start}…{_first_cells(text[::-1], room - cell_len(start))[::-1] if keeps in ('ends', 'end') else ''}"
 
 
 def _first_cells(text: str, cells: int) -> str:
@@ -122,11 +122,11 @@ def shrunk(sizes: dict[int, int], columns: Sequence[Column], room: int) -> dict[
     """Return widths that fit into `room` if possible: the widest columns shrink first, down to LEAST cells."""
     made = {n: min(size, column.widest) for (n, size), column in zip(sizes.items(), columns, strict=True)}
     names = {n for n, column in zip(sizes, columns, strict=True) if column.keeps == "ends"}
-    numbers = {n for n, column in zip(sizes, columns, strict=True) if column.number}  # part of a number is another number
-    while sum(made.values()) > room and max(made[n] for n in set(made) - numbers or made) > LEAST:
-        widest = max((n for n in made if n not in names | numbers and made[n] > BRIEF), key=lambda n: (made[n], n), default=None)
+    whole = {n for n, column in zip(sizes, columns, strict=True) if column.number or column.keeps == "all"}  # part of a number is another
+    while sum(made.values()) > room and max(made[n] for n in set(made) - whole or made) > LEAST:
+        widest = max((n for n in made if n not in names | whole and made[n] > BRIEF), key=lambda n: (made[n], n), default=None)
         if widest is None:
-            words = {n for n in made if made[n] > LEAST} - numbers
+            words = {n for n in made if made[n] > LEAST} - whole
             widest = max(words - names or words or made, key=lambda n: (made[n], n))
         made[widest] -= 1
     return made

@@ -1,8 +1,8 @@
 """Eight hours of a job with 64 ranks in a few minutes: the memory of the TUI stays flat, and a job that has ended costs no CPU time.
 
-    DSTUI_SOAK_SECONDS=240 python -m pytest -n0 -s tests/long/test_soak.py
+    DSTUI_SOAK_SECONDS=120 python -m pytest -n0 -s tests/long/test_soak.py
 
-One process writes what the ranks and the supervisor write in eight hours, at an accelerated clock: a line with numbers per rank every two
+One process writes what the ranks and the supervisor write in eight hours, at an accelerated clock: a line with numbers per rank every ten
 seconds, a warning now and then, and the history of usage. The TUI watches in its own terminal and is used all the time.
 """
 
@@ -23,10 +23,11 @@ from dstui.jobs.watch.usage import Usage
 from dstui.jobs.watch.usage_history import UsageHistory
 from tests.flood import end, running_job
 from tests.terminal import Terminal
+from tests.waiting import PATIENCE
 
 RANKS, HOURS = 64, 8
-SECONDS = float(os.environ.get("DSTUI_SOAK_SECONDS", "240"))
-LINE_EVERY, USAGE_EVERY = 2, 30
+SECONDS = float(os.environ.get("DSTUI_SOAK_SECONDS", "120"))
+LINE_EVERY, USAGE_EVERY = 10, 30
 """Simulated seconds between two lines of a rank, and between two samples of its usage."""
 WARM, GROWTH = 4, 16
 """Simulated hours until the series of metrics are full, and MiB by which the memory may grow from then on."""
@@ -46,7 +47,7 @@ def write_hours(folder: Path, ranks: int, hours: float, seconds: float) -> None:
             step = at // LINE_EVERY
             for rank, log in enumerate(logs):
                 text = f"{stamp},000 INFO step={step} loss: {5 / (step + 1) + rank / 1000:.4f} lr: 1e-4 grad_norm: {1 + rank / 64:.3f}\n"
-                warning = f"{stamp},500 WARNING rank {rank}: a slow loader\n" if (step + rank) % 600 == 0 else ""
+                warning = f"{stamp},500 WARNING rank {rank}: a slow loader\n" if (step + rank) % 120 == 0 else ""
                 log.write((text + warning).encode())
             if at % USAGE_EVERY == 0:
                 usage.add(start + at, {rank: Usage("CPU", load=50.0 + at % 50, memory=2 << 30) for rank in range(ranks)}, "")
@@ -76,8 +77,8 @@ def cpu_of_an_ended_job(folder: JobFolder, terminal: Terminal) -> float:
     for key in "\x1b", "\x1b", "9":  # close what is open, which leads to a form if nothing is; back to the run
         terminal.press(key)
         terminal.settle(1.0, timeout=3.0)
-    terminal.wait("succeeded", f"step {HOURS * 3600 // LINE_EVERY - 1:,}")  # every line was read
-    terminal.settle(3.0, timeout=30.0)
+    terminal.wait("succeeded", f"step {HOURS * 3600 // LINE_EVERY - 1:,}", timeout=2 * SECONDS + PATIENCE)  # every line was read
+    terminal.settle(3.0, timeout=10.0)
     before, began = terminal.cpu_seconds(), time.monotonic()
     terminal.settle(10.0, timeout=10.0)
     return (terminal.cpu_seconds() - before) / (time.monotonic() - began)

@@ -196,9 +196,12 @@ def test_since_is_an_age_or_a_day() -> None:
 
 
 def test_numbers_keep_their_digits_where_there_is_no_room() -> None:
-    columns = [column("name"), column("speed"), column("why")]
-    texts = [["name", "speed", "why"], ["quickstart-20261128-090815", "200 samples/s", "The program raised an exception"]]
-    assert re.fullmatch(r"qui\w*….*15  200 samples/s  The p.*…", lines(texts, columns, 40)[1])
+    columns = [column("state"), column("name"), column("speed"), column("why")]
+    texts = [
+        ["state", "name", "speed", "why"],
+        ["✖ failed 1", "quickstart-20261128-090815", "200 samples/s", "The program raised an exception"],
+    ]
+    assert re.fullmatch(r"✖ failed 1  qui\w*….*15  200 samples/s  The p.*…", lines(texts, columns, 52)[1])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.base.files import FileProblem, is_file, read_text, write_atomic
+from dstui.base.files import FileProblem, is_file, make_folder, read_text, write_atomic
 from dstui.base.limits import parse_json
 from dstui.base.regular_files import read_regular
 
@@ -57,7 +57,7 @@ class Draft:
         if self.text == self.began:
             self.forget()
         else:
-            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self.file.parent, 0o700)
             write_atomic(self.file, json.dumps(asdict(self)), replace=True, private=True)
 
     def forget(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from dstui.base.files import FileProblem, is_there, read_text, write_atomic
+from dstui.base.files import FileProblem, is_there, make_folder, read_text, write_atomic
 from dstui.base.limits import parse_json
 from dstui.plan.document import DocumentError
 from dstui.plan.splice import EditError
@@ -42,7 +42,7 @@ def remember(name: str, value: Any) -> str:
                     text = with_setting(text, each, held)
             else:
                 text = first_settings({**old, name: value})
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             write_atomic(path, text, replace=True)
         except (FileProblem, EditError, DocumentError, OSError) as error:
             return f"{path}: {error}" if not isinstance(error, FileProblem) else str(error)
