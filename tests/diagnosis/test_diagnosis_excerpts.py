@@ -216,3 +216,8 @@ def test_cause_is_uncertain_if_a_process_failed_before(tmp_path: Path) -> None:
     before = "srun: error: n1: task 0: Exited with exit code 13"
     assert diagnose_lines(tmp_path / "b", [before, *lines]).confidence == "medium"
     assert diagnose_lines(tmp_path / "c", [*lines, before]).confidence == "high"
+
+
+def test_evidence_of_several_bare_exceptions_is_the_last(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", ["step 3 loss 2.0", "ValueError: one thing", "RuntimeError: another thing"])
+    assert found.cause == "USER-PY" and [shown.text for shown in found.evidence] == ["RuntimeError: another thing"]
