@@ -54,7 +54,7 @@ except ImportError:
         load("pynvml", programs["pynvml"])
 if "extra" in programs:
     load("look_extra", programs["extra"]).report(json.loads({argument!r}))
-load("look_nvml", programs["nvml"]).main([])
+load("look_nvml", programs["nvml"]).report([])
 print(json.dumps(["done", None]), flush=True)
 """
 

@@ -81,7 +81,7 @@ def test_six_runs_give_a_table_that_names_the_best(tmp_path: Path) -> None:
         press(terminal, *" " * len(RUNS))
         terminal.wait("6 marked")
         press(terminal, "=")
-        terminal.wait("How they went", "loss, best")
+        terminal.wait("How they ended", "loss, best")
         press(terminal, "y")
         table = base64.b64decode(COPIED.findall(bytes(terminal.raw))[-1]).decode()
     finally:
