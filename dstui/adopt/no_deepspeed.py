@@ -99,19 +99,21 @@ def _steps_torch_optimizer(code: Code) -> bool:
     if any("deepspeed" in text.lower() for text in (*code.texts, *code.names)):
         return False
     names = {id(call.node): call.name for call in code.calls}
-    stored = {
-        name: [one for one in values if not (isinstance(one, ast.Constant) and one.value is None)] for name, values in code.stored.items()
-    }
     built, before = set[str](), -1
 
-    def is_built(value: ast.expr | None) -> bool:
+    def is_built(value: ast.expr) -> bool:
         if isinstance(value, ast.IfExp):
             return is_built(value.body) and is_built(value.orelse)
-        return is_optimizer(names[id(value)]) if isinstance(value, ast.Call) else value is not None and ast.unparse(value) in built
+        if isinstance(value, ast.Call):
+            return is_optimizer(names[id(value)])
+        return isinstance(value, (ast.Name, ast.Attribute)) and ast.unparse(value) in built
 
     while len(built) > before:  # self.optimizer = optimizer
         before = len(built)
-        built = {name for name, values in stored.items() if values and all(map(is_built, values))}
+        for name in code.assigned.keys() - code.unpacked - built:
+            values = [one for one in code.assigned[name] if not (isinstance(one, ast.Constant) and one.value is None)]
+            if values and all(map(is_built, values)):
+                built.add(name)
     stepped = {
         ast.unparse(one)
         for call in code.calls

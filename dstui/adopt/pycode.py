@@ -73,9 +73,9 @@ class Code:
     texts: dict[str, int] = field(default_factory=dict)
     """String constants -> the first line."""
     assigned: dict[str, list[ast.expr]] = field(default_factory=dict)
-    """Name -> the values assigned to it, in any function."""
-    stored: dict[str, list[ast.expr | None]] = field(default_factory=dict)
-    """Name or attribute (self.model) -> the values assigned to it, in any function; None for a part of a tuple."""
+    """Name or attribute (self.model) -> the values assigned to it, in any function."""
+    unpacked: set[str] = field(default_factory=set)
+    """Names and attributes that also get a part of a value: `model, optimizer = …`."""
     imports: list[Import] = field(default_factory=list)
     modules: list[tuple[int, str]] = field(default_factory=list)
     """For each module that was read after the script: the offset of its line numbers, and its file."""
@@ -184,13 +184,10 @@ class _Reader:
             self._assign(node.optional_vars, node.context_expr)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Name):
-            self.code.assigned.setdefault(target.id, []).append(value)
         if isinstance(target, (ast.Tuple, ast.List)):
-            for one in target.elts:  # only that they get another value
-                self.code.stored.setdefault(ast.unparse(one), []).append(None)
+            self.code.unpacked |= set(map(ast.unparse, target.elts))
         elif isinstance(target, (ast.Name, ast.Attribute)):
-            self.code.stored.setdefault(ast.unparse(target), []).append(value)
+            self.code.assigned.setdefault(ast.unparse(target), []).append(value)
 
     def _name(self, node: ast.expr) -> str:
         """Return the full name of a dotted expression; for a method of another expression, its last part."""

@@ -1,7 +1,8 @@
 """Read the argument parser of a training script, and return the required arguments that a launch lacks. Pure: nothing of it is run.
 
 Only a parser of the standard library that is written out in full counts: each call in a statement of its own, with constants, in a function
-that the script is sure to call. argparse itself then parses the words of the launch.
+that the script is sure to call. argparse itself then parses the words of the launch. `ScriptOption` of `pycode` is for suggestions instead:
+it has the options of any parser anywhere, which a certain error must not rest on.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def missing(arguments: Sequence[ScriptArgument], words: Sequence[str]) -> list[S
 
 
 class _Refused(Exception):
-    """What argparse says instead of exiting."""
+    """Raised instead of argparse's exit, with its message."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dstui.diagnosis.signature import PatchMaker, Remedy
 from dstui.machine.slurm_offers import format_time, seconds_of
 from dstui.plan.finding import Operation
+from dstui.plan.handed_over import CONFIG, CONFIG_OPTIONS
 
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
@@ -26,12 +27,6 @@ OF_TRAINER = tuple(
     )
 )  # fmt: skip
 """Values that transformers compares with TrainingArguments (transformers/integrations/deepspeed.py:trainer_config_process)."""
-
-
-CONFIGURATION = frozenset({"--deepspeed", "--deepspeed_config", "--deepspeed-config", "--ds_config", "--ds-config"})
-"""Options by which scripts take the path of a ds_config.json."""
-DS_CONFIG = "{ds_config}"
-"""What a Plan writes for the path of the rendered ds_config.json."""
 
 
 def put(plan: Plan, path: str, value: Any) -> Patch:
@@ -213,12 +208,12 @@ def own_configuration(plan: Plan) -> Patch:
     args = list(plan.get("job.args") or ())
     for at, word in enumerate(args):
         name, equals, _ = str(word).partition("=")
-        if name not in CONFIGURATION or DS_CONFIG in str(word):
+        if name.replace("-config", "_config") not in CONFIG_OPTIONS or CONFIG in str(word):
             continue
         if equals:
-            return put(plan, "job.args", [*args[:at], f"{name}={DS_CONFIG}", *args[at + 1 :]])
+            return put(plan, "job.args", [*args[:at], f"{name}={CONFIG}", *args[at + 1 :]])
         if at + 1 < len(args) and str(args[at + 1]).endswith(".json"):
-            return put(plan, "job.args", [*args[: at + 1], DS_CONFIG, *args[at + 2 :]])
+            return put(plan, "job.args", [*args[: at + 1], CONFIG, *args[at + 2 :]])
     return None
 
 
@@ -239,8 +234,8 @@ def longer_time(plan: Plan) -> Patch:
 
 
 def requeue(plan: Plan) -> Patch:
-    """Let SLURM start a preempted job again."""
-    return append(plan, "cluster.slurm.extra", "--requeue")
+    """Let SLURM start a preempted job again, if the Plan has a SLURM script."""
+    return append(plan, "cluster.slurm.extra", "--requeue") if plan.get("cluster.slurm") else None
 
 
 def free_port(plan: Plan) -> Patch:

@@ -146,7 +146,7 @@ class ChangedScript:
     """Its content; empty if there is no clear place for the lines in the script."""
     diff: str
     notes: tuple[str, ...]
-    """What remains to be done by hand, each with its line."""
+    """The steps that remain to be done by hand, each with its line."""
     needs: Mapping[str, bool | float] = field(default_factory=dict)
     """Keys that the configuration needs for the adapted script."""
 

@@ -34,7 +34,7 @@ class ModelFacts:
     by_name: bool = False
     """Whether it is only taken for a fine-tune of a known model, by its name."""
     stored: str = ""
-    """How the checkpoint holds its linear layers, a key of STORED; empty if it is not quantized."""
+    """The form of the linear layers in the checkpoint, a key of STORED; empty if it is not quantized."""
     guess: TensorShape | None = None
     """The estimated sizes of an unknown architecture, from its configuration."""
     options: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the parts of a forecast are, for readers who do not know DeepSpeed's words for them."""
+"""Explain the parts of a forecast to readers who do not know DeepSpeed's words for them."""
 
 from __future__ import annotations
 

@@ -99,6 +99,11 @@ def test_fix_that_is_in_the_plan_already_is_not_offered_again(tmp_path: Path) ->
                 assert way.patch(once) is None, (cause, way.text)
 
 
+@pytest.mark.parametrize("cause", ["SLURM-PREEMPT", "SLURM-TIME"])
+def test_plan_without_a_slurm_script_gets_none_by_a_fix(cause: str) -> None:
+    assert [way.patch(load(PLAIN)) for way in BY_ID[cause].all_remedies() if way.patch] == [None]
+
+
 def test_every_cause_says_how_to_confirm_it() -> None:
     reported = [one for one in ALL if one.role in ("root", "symptom", "stop", "quiet") and not one.answer]
     assert [one.id for one in reported if not one.confirm] == []

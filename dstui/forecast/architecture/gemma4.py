@@ -23,7 +23,7 @@ class _Attention(NamedTuple):
     own: int
     """Layers that have keys and values of their own."""
     same: bool
-    """Whether the keys are the values too."""
+    """True if the keys are the values too."""
 
 
 def gemma4_text(c: Config) -> Architecture:
