@@ -86,10 +86,25 @@ def models_of(
                 name=name,
                 facts=mine,
                 model=model,
-                setup=setup._replace(training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None),
+                setup=setup._replace(
+                    training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None, libraries=_libraries(mine, kind)
+                ),
             )
         )
     return found, reported
+
+
+def _libraries(facts: ModelFacts, integration: str) -> frozenset[str] | None:
+    """Return the libraries of a rank: those that the script imports, and the one by which it reads its configuration."""
+    found = facts.libraries
+    return {"trainer": frozenset({"Trainer"})}.get(integration) if found is None else found | _BY[integration]
+
+
+_BY: Mapping[str, frozenset[str]] = {
+    "deepspeed": frozenset(),
+    "trainer": frozenset({"Trainer"}),
+    "accelerate": frozenset({"accelerate"}),
+}
 
 
 def _is_swift(plan: Plan) -> bool:
