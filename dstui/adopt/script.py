@@ -9,7 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -19,6 +19,7 @@ from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, is_optimizer, 
 from dstui.adopt.program import ScriptProgram, TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
 from dstui.adopt.script_arguments import ScriptArgument, arguments_of
+from dstui.base.dataclass import dataclass
 from dstui.plan.model import Builder, Integration
 
 RESUMING = (

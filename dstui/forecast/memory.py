@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from dstui.base.dataclass import dataclass
 from dstui.forecast.activations import Activations
 from dstui.forecast.model import Counts
 from dstui.forecast.setup import Setup

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dstui.base.dataclass import dataclass
 from dstui.forecast.architecture import HYBRIDS, KNOWN, Architecture, Config, ModelProblem, TensorShape, architecture
 from dstui.plan.model import Lora, Model
 

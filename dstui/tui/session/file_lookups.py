@@ -7,11 +7,11 @@ a network mount that does not answer; the app continues with what is known.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dstui.assess import Facts
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, read_text
 from dstui.documents.open import allocation_of
 from dstui.documents.plan_files import env_files_in, pool_in
