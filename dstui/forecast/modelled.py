@@ -87,16 +87,18 @@ def models_of(
                 facts=mine,
                 model=model,
                 setup=setup._replace(
-                    training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None, libraries=_libraries(mine, kind)
+                    training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None, libraries=_libraries(plan, mine)
                 ),
             )
         )
     return found, reported
 
 
-def _libraries(facts: ModelFacts, integration: str) -> frozenset[str] | None:
+def _libraries(plan: Plan, facts: ModelFacts) -> frozenset[str] | None:
     """Return the libraries of a rank: those that the script imports, and the one by which it reads its configuration."""
-    found = facts.libraries
+    found, integration = facts.libraries, plan.job.integration
+    if found is None and (plan.job.module or "").startswith("dstui.examples."):
+        found = frozenset()  # they import nothing but torch, DeepSpeed and what the integration names
     return {"trainer": frozenset({"Trainer"})}.get(integration) if found is None else found | _BY[integration]
 
 
