@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_file, is_folder, read_text
 from dstui.plan import Plan
 from dstui.plan.holes import unescape_holes
@@ -23,8 +24,6 @@ MOST_PARENTS = 6
 """Folders above a script in which the top of its project is looked for."""
 MOST_NAMES = 20_000
 """Names in a folder that imports are compared with."""
-OWN, OWN_ROOT = "dstui.examples.", Path(__file__).parents[2]
-"""Modules that shipped Plans train, and the folder where imports of dstui start."""
 PROJECT_FILES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """Files of a project's top folder."""
 
@@ -44,8 +43,6 @@ def script_facts(folder: str, script: str | None, module: str | None) -> ScriptF
     stem = Path(folder, (module or "").replace(".", "/"))
     with suppress(OSError, ValueError):
         found = next((path for path in (stem.with_suffix(".py"), stem / "__main__.py") if module and path.is_file()), None)
-        if found is None and module and module.startswith(OWN):
-            found, folder = (OWN_ROOT / module.replace(".", "/")).with_suffix(".py"), str(OWN_ROOT)
         return facts_of_file(found, Path(folder)) if found is not None else None
     return None
 
