@@ -38,7 +38,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from test_published import GIB, name_of, of_row
+from test_published import GIB, name_of, nodes_of, of_row
 
 from dstui.forecast.hardware import named_machine
 from dstui.forecast.memory import CUDA_CONTEXT
@@ -70,9 +70,10 @@ APART = ("FSDP", "k-bit", "LitGPT", "longest context", "weights and states in 16
 
 
 def rates_for(row: Row) -> Rates:
-    gpus = int(row["gpus"])
-    machine = named_machine(f"{min(gpus, 8)}x{row['gpu']}", max(gpus // 8, 1), row.get("link") or "ib-400", 1 << 40)
-    return rates_of(machine, tuple(range(min(gpus, 8))), max(gpus // 8, 1), half=row["precision"] == "fp16", attention=row["attention"])
+    nodes = nodes_of(row)
+    each = int(row["gpus"]) // nodes
+    machine = named_machine(f"{each}x{row['gpu']}", nodes, row.get("link") or "ib-400", 1 << 40)
+    return rates_of(machine, tuple(range(each)), nodes, half=row["precision"] == "fp16", attention=row["attention"])
 
 
 def memory_errors(rows: Sequence[Row]) -> list[tuple[Row, float]]:

@@ -82,10 +82,10 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     more = more_of(row)
     lora = Lora(r=int(row["lora_r"]), target_modules=targets, dropout=more.pop("dropout", 0.0)) if row["lora_r"] else None
     model = Model(lora=lora, quantization=row["quantization"] or None)
-    stage = int(row["stage"])
+    stage, reference = int(row["stage"]), more.pop("reference", False)
     setup = Setup(
         ranks=int(row["gpus"]),
-        nodes=max(int(row["gpus"]) // 8, 1),
+        nodes=nodes_of(row),
         stage=stage,
         precision=row["precision"].removesuffix(" small"),  # type: ignore[arg-type]
         small_master=row["precision"].endswith("small"),
@@ -104,9 +104,17 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         loss_bytes=loss_of(row),
         split_experts=is_before(FUSED_EXPERTS, row["transformers"] or None),
         built_partitioned=row["built_partitioned"] == "yes",
-    )._replace(**more)
+    )._replace(**{name: value for name, value in more.items() if name != "per_node"})
     room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB))
-    return assembled([Modelled(facts=facts_of(row["model"]), model=model, setup=setup)], room, rates, ())
+    models = [Modelled(facts=facts_of(row["model"]), model=model, setup=setup)]
+    if reference:  # the model before the training, which DPO compares with
+        models.append(Modelled(name="reference", facts=models[0].facts, model=None, setup=setup._replace(training=False)))
+    return assembled(models, room, rates, ())
+
+
+def nodes_of(row: dict[str, str]) -> int:
+    """Return the nodes of a row: with 8 GPUs each, unless it says another number."""
+    return max(int(row["gpus"]) // more_of(row).get("per_node", 8), 1)
 
 
 def estimated(row: dict[str, str]) -> float | None:
