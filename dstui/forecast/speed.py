@@ -120,7 +120,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
         moved = (moved_in_layers(setup, shape, again) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
         seconds += moved / (rates.memory * MEMORY_SHARE)
     bubble = 1 + (setup.pipeline - 1) / setup.accumulation  # the first and the last micro-batches pass a pipeline alone
-    seconds = seconds / setup.split * bubble + _exchanged(setup, shape, tokens, again, rates)
+    seconds = (seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)) / setup.pipeline * bubble
     waiting = setup.activation_offload and again and not setup.selective
     copies = 2 * 2 * shape.hidden * shape.layers * tokens / rates.host_link if waiting else 0.0
     return Work(seconds, tokens, copies)

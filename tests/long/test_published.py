@@ -52,7 +52,10 @@ def facts_of(name: str) -> ModelFacts:
     hidden, layers, rows, *more = map(int, numbers)
     if kind == "gpt":
         return facts_of_config(
-            {"model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": hidden // 64, "vocab_size": rows, "n_positions": more[0]}
+            {
+                "model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": more[1] if len(more) > 1 else hidden // 64,
+                "vocab_size": rows, "n_positions": more[0],
+            }  # fmt: skip
         )
     ffn, heads, keys = more
     config = {"model_type": "llama", "hidden_size": hidden, "num_hidden_layers": layers, "vocab_size": rows, "intermediate_size": ffn}
