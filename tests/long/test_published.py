@@ -24,7 +24,16 @@ from dstui.forecast.model import ModelFacts, counts, facts_of_config
 from dstui.forecast.modelled import Modelled
 from dstui.forecast.presets import presets
 from dstui.forecast.rates import Rates
-from dstui.forecast.setup import FUSED_EXPERTS, LOSS_BYTES, NEW_LOSS, OLD_LOSS_BYTES, SWIFT_LOSS_BYTES, Setup, is_before
+from dstui.forecast.setup import (
+    FUSED_EXPERTS,
+    LOSS_BYTES,
+    NEW_LOSS,
+    OLD_LOSS_BYTES,
+    PREFERENCE_LOSS_BYTES,
+    SWIFT_LOSS_BYTES,
+    Setup,
+    is_before,
+)
 from dstui.plan.model import Lora, Model
 
 GIB = 1 << 30
@@ -51,11 +60,9 @@ def facts_of(name: str) -> ModelFacts:
     kind, *numbers = name.split(":")
     hidden, layers, rows, *more = map(int, numbers)
     if kind == "gpt":
+        heads = more[1] if len(more) > 1 else hidden // 64
         return facts_of_config(
-            {
-                "model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": more[1] if len(more) > 1 else hidden // 64,
-                "vocab_size": rows, "n_positions": more[0],
-            }  # fmt: skip
+            {"model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": heads, "vocab_size": rows, "n_positions": more[0]}
         )
     ffn, heads, keys = more
     config = {"model_type": "llama", "hidden_size": hidden, "num_hidden_layers": layers, "vocab_size": rows, "intermediate_size": ffn}
@@ -69,7 +76,7 @@ ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on que
 def loss_of(row: dict[str, str]) -> float:
     """Return the bytes of the logits and the loss in the framework of a row."""
     if "ms-swift" in row["source"]:
-        return SWIFT_LOSS_BYTES
+        return PREFERENCE_LOSS_BYTES if "DPO" in row["note"] else SWIFT_LOSS_BYTES
     return OLD_LOSS_BYTES if is_before(NEW_LOSS, row["transformers"] or None) else LOSS_BYTES
 
 
