@@ -6,10 +6,11 @@ A face gathers the facts (`dstui.surroundings`, or the TUI's services), calls `a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.finding import Finding, sort_findings
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dstui.adopt.script import NoScript, ScriptFacts
 from dstui.adopt.script_options import options_of
+from dstui.base.dataclass import dataclass
 from dstui.check import check_plan
 from dstui.check.auto_values import AUTO, FILLED, fill_auto, hidden_size_of, value_of
 from dstui.check.context import flatten

@@ -271,6 +271,8 @@ def mistyped() -> Iterator[Case]:
     yield Case("a part of an option", ("--headles", "p"), "unrecognized arguments: --headles (did you mean --headless?)", good)
     yield Case("an option of a command", ("check", "p", "--strickt"), "(did you mean --strict?)", good)
     yield Case("an option with a value", ("check", "p", "--world-sise=2"), "(did you mean --world-size?)", good)
+    for words in (("stop", ""), ("check", ""), ("--headless", ""), ("--machine", "", "--headless", "p"), ("render", "p", "--output=")):
+        yield Case("an empty argument: " + " ".join(words), words, "an argument is empty", good)
     yield Case("an option like no other", ("stop", "--all"), "unrecognized arguments: --all\n")
     yield Case(
         "a Plan in place of a machine",

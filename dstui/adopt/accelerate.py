@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import yaml
 
 from dstui.adopt.dsconfig import ConfigError
+from dstui.base.dataclass import dataclass
 from dstui.plan.document import DocumentError, Loader, walk_nodes
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dstui.adopt.loop_optimizer import FUNCTIONS, TESTED, NoPlace, is_call_of, name_in
 from dstui.adopt.loop_parts import LoopParts, accumulation_guard, find_parts, scheduler_lines, wrapped_model
+from dstui.base.dataclass import dataclass
 
 CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
 ACCUMULATION = "gradient_accumulation_steps"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dstui.adopt.shell.recognise import FRAMEWORKS, PYTHON
 from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, to_plan_text
+from dstui.base.dataclass import dataclass
 
 SWITCHES: Mapping[str, frozenset[str]] = {
     "deepspeed": frozenset(

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dstui.adopt.positions import Position, Positions, positions
+from dstui.base.dataclass import dataclass
 from dstui.base.limits import MAX_DIGITS, MOST_LISTED, LimitError, parse_float, parse_integer
 from dstui.plan.catalogue import release
 from dstui.plan.finding import Finding, Fix

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from dstui.adopt.command_line import NoLaunch, command_line
 from dstui.adopt.dsconfig import ConfigError
@@ -16,6 +16,7 @@ from dstui.adopt.script import ScriptFacts
 from dstui.adopt.shell.read import Parse, ShellText, Unparsed, read_shell, undecided_in
 from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, ShellContext, ShellLimit, holes_in, to_display_text, to_plan_text
 from dstui.adopt.signs import Kind
+from dstui.base.dataclass import dataclass
 from dstui.plan.holes import unescape_holes
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 

@@ -6,12 +6,13 @@ Rendering the Plan gives an equivalent file as accelerate loads it (`dstui.rende
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dstui.adopt.accelerate import read_accelerate, repaired
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.new_plan import Imported, doubts, plan_text
+from dstui.base.dataclass import dataclass
 from dstui.base.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import FILE, PARALLELISM, PLUGIN, SECTION, TOP
 from dstui.plan.hostfile import host_problem

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeGuard
 
 from dstui.adopt.loop_optimizer import FUNCTIONS, NoPlace, find_optimizer, in_a_class, is_call_of, name_in
+from dstui.base.dataclass import dataclass
 
 MOST_CALLS = 100
 """Calls of backward() and of step() that are compared with each other."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from dstui.adopt.dsconfig import DsConfig, read_dsconfig
 from dstui.adopt.positions import Comment, Position, Positions
+from dstui.base.dataclass import dataclass
 from dstui.base.text import sanitise
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding

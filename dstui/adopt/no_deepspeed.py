@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from dstui.adopt.program import ScriptProgram
 from dstui.adopt.pycode import Call, Code
+from dstui.base.dataclass import dataclass
 
 LIGHTNING = ("lightning", "pytorch_lightning")
 LIGHTNING_TRAINER = re.compile(r"\.Trainer(?:\.from_argparse_args)?$")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from dstui.adopt.pycode import Code, Import, NotPython, add_module, read_code
+from dstui.base.dataclass import dataclass
 
 FRAMEWORKS = ("deepspeed", "accelerate", "transformers", "trl", "lightning", "pytorch_lightning")
 """Recognised by the calls of the script."""

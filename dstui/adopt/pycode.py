@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
+
+from dstui.base.dataclass import dataclass
 
 LONGEST = 300_000
 """Characters of a script. transformers' whole Trainer has fewer, and a megabyte takes eight seconds."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dstui.adopt.script import ScriptFacts
+from dstui.base.dataclass import dataclass
 from dstui.base.text import sanitise
 from dstui.machine.snapshot import Gpu, Machine, known
 from dstui.plan.scalars import yaml_scalar

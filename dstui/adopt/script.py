@@ -9,7 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -19,6 +19,7 @@ from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, is_optimizer, 
 from dstui.adopt.program import ScriptProgram, TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
 from dstui.adopt.script_arguments import ScriptArgument, arguments_of
+from dstui.base.dataclass import dataclass
 from dstui.plan.model import Builder, Integration
 
 RESUMING = (
@@ -90,6 +91,8 @@ class ScriptFacts:
     model_why: str = ""
     without: WithoutDeepSpeed | None = None
     """What trains in it without DeepSpeed; None if DeepSpeed takes part, or no training is visible."""
+    packages: frozenset[str] | None = None
+    """First names of all packages that it imports; None if some of its imports could not be followed."""
 
     @property
     def own_configuration(self) -> bool:
@@ -131,9 +134,10 @@ def _inspected(text: str, text_of: TextOf, package: str) -> ScriptFacts:
     own, all_of_it = first_sign(alone), first_sign(program.code)
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
     model, model_why = named_model(program.code)
+    packages = None if program.unread or program.foreign else frozenset(program.code.packages)
     if found is None:
         loop = _loop_facts(program.code, alone, without) if without else ScriptFacts(None, (), _unknown(program))
-        return replace(loop, resume=_resume(program.code, text), model=model, model_why=model_why)
+        return replace(loop, resume=_resume(program.code, text), model=model, model_why=model_why, packages=packages)
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
     scheduler, scheduler_why = _scheduler(code)
@@ -160,6 +164,7 @@ def _inspected(text: str, text_of: TextOf, package: str) -> ScriptFacts:
         model=model,
         model_why=model_why,
         without=without,
+        packages=packages,
     )
 
 

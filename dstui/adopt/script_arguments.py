@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
+
+from dstui.base.dataclass import dataclass
 
 PARSERS = ("ArgumentParser", "argparse.ArgumentParser")
 HARMLESS = {"prog", "description", "usage", "epilog", "formatter_class", "add_help", "allow_abbrev", "conflict_handler", "argument_default"}

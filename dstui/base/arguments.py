@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -18,6 +19,15 @@ class Parser(ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **settings})
+
+    # argparse declares overloads of this method, which mypy cannot match with one signature
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
+        """Parse, and refuse an empty argument: `dstui stop "$RUN"` must not stop the newest run because RUN is unset."""
+        words = list(sys.argv[1:] if args is None else args)
+        own = words[: words.index("--")] if "--" in words else words
+        if any(not word or (word.startswith("--") and word.partition("=")[1:] == ("=", "")) for word in own):
+            self.error('an argument is empty: is a variable of the shell unset? ("$NAME")')
+        return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Print the usage, the error and the options that unknown ones resemble, and exit with 2."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from dstui.adopt.script import NoScript, ScriptFacts
+from dstui.base.dataclass import dataclass
 from dstui.check.auto_values import AUTO, fill_auto
 from dstui.check.forms import Fit, fit
 from dstui.plan.catalogue import Key, Release, version_tuple

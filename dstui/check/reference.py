@@ -15,11 +15,12 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from dstui.base import child_python
+from dstui.base.dataclass import dataclass
 from dstui.documents.trusted_python import probe_python
 from dstui.machine.codec import Unknown
 from dstui.machine.snapshot import Machine

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.base.limits import MOST_LISTED
 from dstui.check.context import Context, Problem
 from dstui.plan.catalogue import NEWEST, RELEASES, version_tuple

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text
 from dstui.base.text import sanitise
 from dstui.checkpoints.torch_file import TorchFileProblem, as_mapping, count_elements, read_torch_file

@@ -15,12 +15,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import psutil
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_there, reason, write_atomic
 from dstui.base.text import sanitise
 from dstui.checkpoints.checkpoint import Checkpoint

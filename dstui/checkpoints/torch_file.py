@@ -12,10 +12,11 @@ import re
 import zipfile
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+from dstui.base.dataclass import dataclass
 from dstui.base.regular_files import open_regular
 from dstui.base.zips import open_member, open_zip
 

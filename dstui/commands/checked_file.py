@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from dstui.adopt.script import NoScript
 from dstui.adopt.signs import kind_of
 from dstui.assess import assess
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, read_text
 from dstui.check import check_config
 from dstui.documents.open import for_script_here

@@ -10,12 +10,13 @@ import argparse
 import difflib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.output import say, tell
 from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED

@@ -6,9 +6,10 @@ import json
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from dstui.base.dataclass import dataclass
 from dstui.base.output import Ink, coloured, draws_unicode, flush, tell, wants_lines, width
 from dstui.machine.codec import known
 from dstui.machine.live import Live

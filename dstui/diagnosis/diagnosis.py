@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.finding import Fix
 
 Kind = Literal["failure", "stop", "benign", "success"]

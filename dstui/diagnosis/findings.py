@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from types import MappingProxyType
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.diagnosis.diagnosis import Confidence, Evidence
 from dstui.diagnosis.recognition.exits import Exit
 from dstui.diagnosis.recognition.traces import Raised

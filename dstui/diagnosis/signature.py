@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.finding import Operation
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ def shared_memory(case):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.forecast.forecast import Forecast
 from dstui.forecast.model import ModelFacts

@@ -6,9 +6,9 @@ Before a launch to several hosts, only those that need no import run, in paralle
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.doctor.case import CHECKS, Case, Check, Outcome, Verdict
 from dstui.doctor.checks import ORDER
 from dstui.doctor.gather import gather_cases

@@ -9,11 +9,11 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from dstui.adopt.slurm import expand_nodelist
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_file, read_text, write_atomic
 from dstui.base.limits import parse_json
 from dstui.doctor.case import Case, Verdict

@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
 from dstui.base import child_python
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_there, read_text
 from dstui.check.reference import add_float_types
 from dstui.check.rules.machine.requirement import Requirement, requirement_for

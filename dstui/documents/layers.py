@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_file, read_text, typed_path
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.document import Document

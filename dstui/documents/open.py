@@ -6,12 +6,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.adopt.signs import PYTHON, Kind, kind_of
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_file, is_folder, read_text, typed_path
 from dstui.documents.layers import load_layered
 from dstui.documents.plan_files import apply_overrides, find_plan, read_plan

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_file, is_folder, read_text
 from dstui.plan import Plan
 from dstui.plan.holes import unescape_holes

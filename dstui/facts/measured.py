@@ -10,13 +10,14 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from dstui import __version__
 from dstui.base import child_python
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, read_text, write_atomic
 from dstui.base.limits import parse_json
 from dstui.machine.child import run_command

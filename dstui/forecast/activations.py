@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from dstui.base.dataclass import dataclass
 from dstui.forecast.architecture import TensorShape
 from dstui.forecast.setup import Setup
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from dstui.base.dataclass import dataclass
 from dstui.check.context import UNPROBED
 from dstui.machine.snapshot import Gpu, Machine, known
 from dstui.plan import Plan

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, TypeGuard
+
+from dstui.base.dataclass import dataclass
 
 PARTS: Mapping[str, str] = {"memory": "memory", "host": "RAM", "step": "time of a step"}
 FAR = 2.0

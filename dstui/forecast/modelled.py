@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dstui.adopt.script_options import options_of
 from dstui.adopt.sizes_in_options import parallel_sizes
+from dstui.base.dataclass import dataclass
 from dstui.check.auto_values import fill_auto
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, counts, has_whole_experts
@@ -86,10 +86,27 @@ def models_of(
                 name=name,
                 facts=mine,
                 model=model,
-                setup=setup._replace(training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None),
+                setup=setup._replace(
+                    training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None, libraries=_libraries(plan, mine)
+                ),
             )
         )
     return found, reported
+
+
+def _libraries(plan: Plan, facts: ModelFacts) -> frozenset[str] | None:
+    """Return the libraries of a rank: those that the script imports, and the one by which it reads its configuration."""
+    found, integration = facts.libraries, plan.job.integration
+    if found is None and (plan.job.module or "").startswith("dstui.examples."):
+        found = frozenset()  # they import nothing but torch, DeepSpeed and what the integration names
+    return {"trainer": frozenset({"Trainer"})}.get(integration) if found is None else found | _BY[integration]
+
+
+_BY: Mapping[str, frozenset[str]] = {
+    "deepspeed": frozenset(),
+    "trainer": frozenset({"Trainer"}),
+    "accelerate": frozenset({"accelerate"}),
+}
 
 
 def _is_swift(plan: Plan) -> bool:

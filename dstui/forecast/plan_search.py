@@ -7,16 +7,17 @@ thousands of candidates take some tens of milliseconds. numpy is imported by the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dstui.base.dataclass import dataclass
 from dstui.check.auto_values import AUTO
 from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.choices import CHOICES, Choice
 from dstui.forecast.forecast import batch_of, idle_of
-from dstui.forecast.memory import CPU_PROCESS, GPU_PROCESS, LAST, WASTED, PassMemory, around, beside, fragmented, host_room
+from dstui.forecast.memory import LAST, WASTED, PassMemory, around, beside, fragmented, host_room, process_bytes
 from dstui.forecast.model import Counts, counts
 from dstui.forecast.modelled import Modelled
 from dstui.forecast.patch import KEYS
@@ -234,9 +235,9 @@ def space_of(setup: Setup, n: Counts, s: States, room: Capacity) -> Space | None
     fixed = max(s.initialize, resting + sum(s.step.values()))
     around_it = beside(setup, n, s)
     if room.on_cpu:
-        free = (room.host or 0) / room.ranks_per_node - sum(s.host.values()) - CPU_PROCESS
+        free = (room.host or 0) / room.ranks_per_node - sum(s.host.values()) - process_bytes(setup)
         return Space(fixed, resting, free, (1.1, 1.1), free, around_it)
-    left = room.host / room.ranks_per_node - GPU_PROCESS if room.host is not None else float("inf")
+    left = room.host / room.ranks_per_node - process_bytes(setup) if room.host is not None else float("inf")
     if host > left or sum(s.nvme.values()) * room.ranks_per_node > (room.nvme or 0):
         return None
     wasted = 1 + WASTED[setup.stage]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+from dstui.base.dataclass import dataclass
 from dstui.forecast.corrections import NO_CORRECTION, Correction, correction_of, is_number
 from dstui.forecast.hardware import Chip, chip_of, named_chip
 from dstui.machine.snapshot import Gpu, Machine, known

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import ON_CPUS, Choice
 from dstui.forecast.forecast import Forecast, Verdict, assembled, batch_of, gpu_need, host_need, rates_for

@@ -108,6 +108,8 @@ class Setup(NamedTuple):
     training: bool = True
     on_cpu: bool = False
     """Whether the ranks run on CPUs."""
+    libraries: frozenset[str] | None = None
+    """The packages that the script imports, and "Trainer"; None if they are not known."""
 
     @property
     def shards(self) -> int:

@@ -6,9 +6,10 @@ step = accumulation x (the slowest of what overlaps + a part of the rest) + cost
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
+from dstui.base.dataclass import dataclass
 from dstui.forecast.activations import loss_moves, moved_in_layers
 from dstui.forecast.architecture import TensorShape
 from dstui.forecast.model import Counts

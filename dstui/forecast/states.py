@@ -7,8 +7,9 @@ optimizer's wrapper: engine.py:2294; stages 1 and 2: zero/stage_1_and_2.py; stag
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from dstui.base.dataclass import dataclass
 from dstui.forecast.model import Counts
 from dstui.forecast.setup import Setup
 

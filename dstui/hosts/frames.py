@@ -7,9 +7,9 @@ for frame in frames.feed(data): ...      after a FrameError nothing more is trus
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.regular_files import json_object
 from dstui.base.text import sanitise
 from dstui.hosts.agent import CHUNK, READY

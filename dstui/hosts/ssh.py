@@ -11,9 +11,9 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dstui.base import child_python
+from dstui.base.dataclass import dataclass
 from dstui.base.text import sanitise
 
 CONNECT_SECONDS = 5

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeAlias
 
+from dstui.base.dataclass import dataclass
 from dstui.base.text import ESCAPES, LINE_CAP, UNSAFE, last_segment
 from dstui.logs.decode import LONGEST
 

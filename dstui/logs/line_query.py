@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import nan
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.logs.decode import decode, is_plain
 from dstui.logs.grep import lines_of
 from dstui.logs.levels import ALL, ERROR, WARNING

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from dstui.base.dataclass import dataclass
 from dstui.logs.levels import ALL, ERROR, WARNING
 from dstui.logs.line_query import LineQuery
 from dstui.logs.log_folder import LogFolder

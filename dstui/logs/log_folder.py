@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from dstui.base.dataclass import dataclass
 
 FINAL = ("succeeded", "failed", "stopped", "lost")
 """The states of a job that has ended."""

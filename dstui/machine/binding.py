@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from dstui.base.dataclass import dataclass
 from dstui.machine.codec import Unknown, known
 from dstui.machine.snapshot import Machine
 

@@ -7,10 +7,10 @@ order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
+from dstui.base.dataclass import dataclass
 from dstui.machine.snapshot import Gpu, Machine, Unknown
 from dstui.machine.topology import width
 

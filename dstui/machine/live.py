@@ -13,10 +13,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from types import TracebackType
 
 from dstui.base import child_python
+from dstui.base.dataclass import dataclass
 from dstui.machine.child import HERE
 from dstui.machine.codec import Maybe, Unknown, decode
 from dstui.machine.snapshot import NOT_ASKED, Machine

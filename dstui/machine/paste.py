@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from dstui.base.dataclass import dataclass
 from dstui.machine.codec import Maybe, Unknown
 from dstui.machine.snapshot import Driver, Gpu, Host, Machine, Matrix, NvLink, Software
 from dstui.machine.topology import NO_ANSWER, SOME_LINKS, islands

@@ -11,12 +11,12 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.hosts.ssh import CONNECT_SECONDS, Failure, failure, late, python_command, ssh_command
 from dstui.machine.child import HERE, Line, run_command
 from dstui.machine.probe import machine_from

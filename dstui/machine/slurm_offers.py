@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from dstui.base.dataclass import dataclass
 
 SINFO = "%R|%D|%c|%m|%G|%f"
 """The columns of `sinfo --format`: partition, nodes, CPUs, memory (MB), generic resources and features of each kind of node."""

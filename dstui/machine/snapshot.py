@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.machine.codec import Maybe, Unknown, decode, encode, known
 
 __all__ = ["Disk", "Driver", "Fabric", "Gpu", "GpuProcess", "Host", "IbPort", "Island", "Machine", "MigDevice", "Nic", "NumaNode", "NvLink"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.machine.codec import known
 from dstui.machine.snapshot import Gpu, Machine
 

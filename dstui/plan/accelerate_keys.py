@@ -8,9 +8,9 @@ variables, and a Plan may also write these itself under `cluster.env`. Sources: 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.catalogue import ZERO_SECTION
 from dstui.plan.plan import Plan
 

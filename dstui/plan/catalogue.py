@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
+
+from dstui.base.dataclass import dataclass
 
 RELEASES = ("0.14.5", "0.16.9", "0.18.2", "0.19.8")
 """The releases with a catalogue of their own, oldest first."""

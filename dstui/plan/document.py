@@ -7,12 +7,12 @@ decides what a scalar means, because PyYAML knows only YAML 1.1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import yaml
 
+from dstui.base.dataclass import dataclass
 from dstui.base.limits import MAX_DEPTH, MAX_DIGITS, MAX_PATH, MAX_VALUES, TOO_DEEP, TOO_LONG, TOO_MANY, LimitError
 from dstui.plan.scalars import is_null, resolve
 

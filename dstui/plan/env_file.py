@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from dstui.base.dataclass import dataclass
 
 ENV_FILE = ".deepspeed_env"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

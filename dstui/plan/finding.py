@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from dstui.base.dataclass import dataclass
 
 Severity = Literal["error", "warning", "info"]
 When = Literal["parse", "initialize", "launch", "run"]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.plan import Plan
 
 HOLE = re.compile(r"\$\$\{|\$\{([A-Za-z_]\w*)\}")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.base.limits import MAX_DIGITS, MAX_RANKS, MAX_SLOTS
 
 _LINE = re.compile(r"^(\S+)\s+slots=(\d+)")

@@ -6,8 +6,9 @@ impi and mvapich were read in deepspeed/launcher/multinode_runner.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from dstui.base.dataclass import dataclass
 
 Start = Literal["here", "hosts", "login"]
 Carries = Literal["all", "listed", "given"]

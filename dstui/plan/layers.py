@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.document import Document, Path
 
 HOSTS = ("cluster", "hosts")

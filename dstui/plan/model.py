@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.base.limits import MAX_RANKS, MAX_SLOTS
 from dstui.plan.launchers import LAUNCHERS
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.document import Document, DocumentError
 from dstui.plan.document import Path as NodePath
 from dstui.plan.edit import apply_patch, put_value, remove_node

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.machine.binding import numactl_wrapper
 from dstui.plan import Plan
 from dstui.plan.hostfile import hostfile_text

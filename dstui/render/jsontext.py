@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.text import escaped
 from dstui.plan.scalars import json_number
 

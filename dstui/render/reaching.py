@@ -6,8 +6,8 @@ Sources: deepspeed/launcher/runner.py:main (EXPORT_ENVS, .deepspeed_env), each a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.finding import Severity
 from dstui.plan.launchers import BY_NAME, LISTED, Launcher, passes_on, reads_env_files
 from dstui.render.launch import RenderError

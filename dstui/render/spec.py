@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from dstui.base.dataclass import dataclass
 from dstui.machine.binding import Binding
 from dstui.plan.env_file import ENV_FILE
 from dstui.plan.handed_over import ACCELERATE_OPTION

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from dstui.base.dataclass import dataclass
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles

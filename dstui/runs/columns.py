@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from math import isfinite
 from typing import Any, Final, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.base.text import one_line
 from dstui.jobs.store.plan_diff import Change
 from dstui.jobs.store.records import STATE_GLYPHS

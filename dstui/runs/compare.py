@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.facts.measured import Taken
 from dstui.jobs.metrics.latest import PACES
 from dstui.jobs.metrics.series import MetricSeries

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, get_args
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.store.records import JobState
 from dstui.logs.time_parsing import UNITS
 from dstui.plan.patterns import METRICS

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.runs.run import FAILED, Run
 
 By = Literal["cause", "host", "user"]

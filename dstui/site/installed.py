@@ -6,10 +6,10 @@ An unusable file becomes a sentence, and dstui continues without it.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_there, read_text
 from dstui.base.files import reason as reason_of
 from dstui.base.regular_files import open_regular, others_may_write

@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.edit import put_value
 from dstui.plan.finding import Finding

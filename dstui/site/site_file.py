@@ -7,10 +7,11 @@ from facts about a machine, with all entries except the version commented out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path as FilePath
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.finding import Finding
 from dstui.plan.kinds import describe_value, is_integer

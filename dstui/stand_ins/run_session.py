@@ -17,10 +17,11 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import dstui
+from dstui.base.dataclass import dataclass
 from dstui.jobs.store.processes import carries, pids
 
 CAUGHT = ("deepspeed", "accelerate", "torchrun")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
 from dstui.adopt.script_options import options_of
+from dstui.base.dataclass import dataclass
 from dstui.check.auto_values import AUTO
 from dstui.check.rules.batch import MICRO, STEPS, TRAIN
 from dstui.forecast.capacity import capacity_of

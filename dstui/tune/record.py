@@ -10,11 +10,12 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, reason, write_atomic
 from dstui.facts.measured import machine_key
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder, create_folder, read_json

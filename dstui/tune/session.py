@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from dstui.assess import Facts, assess
+from dstui.base.dataclass import dataclass
 from dstui.facts.measured import model_key, read_measured
 from dstui.jobs.control.start import LaunchError
 from dstui.jobs.control.stop import stop

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem
 from dstui.base.regular_files import read_end
 from dstui.diagnosis import diagnose_job

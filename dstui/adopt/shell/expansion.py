@@ -8,10 +8,10 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from dstui.adopt.shell.arithmetic import evaluate
 from dstui.adopt.shell.shell_state import HOLE, Node, ShellLimit, ShellState, Undecidable, Value, hole, holes_in
+from dstui.base.dataclass import dataclass
 
 MAX_WORDS = 10_000
 """Words of one command after expanding braces and arrays."""

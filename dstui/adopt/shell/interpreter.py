@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dstui.adopt.shell import assignments, flow, programs
 from dstui.adopt.shell.conditions import Conditions
@@ -30,6 +30,7 @@ from dstui.adopt.shell.shell_state import (
     to_display_text,
 )
 from dstui.adopt.shell.unknowns import COUNTS_GPUS, Unknowns
+from dstui.base.dataclass import dataclass
 
 MAX_STEPS = 20_000
 """Commands and loop turns to follow."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dstui.adopt.shell.expansion import line_of
 from dstui.adopt.shell.interpreter import ShellReader
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, hole, holes_in
+from dstui.base.dataclass import dataclass
 
 NOT_SET = "which nothing in the text sets"
 MAX_REPAIRS = 20

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dstui.adopt.shell import programs
 from dstui.adopt.shell.shell_state import hole
+from dstui.base.dataclass import dataclass
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 UNSET = re.compile(hole("unset", r"\w+"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from dstui.base.dataclass import dataclass
 
 Node = dict[str, Any]
 """A node of the syntax tree in the form of `shfmt --to-json` (mvdan.cc/sh/v3/syntax). A position is (offset in bytes, line)."""

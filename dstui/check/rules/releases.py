@@ -7,8 +7,8 @@ and, for the versions, in the tags of DeepSpeed's repository. An entry can be de
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.plan.catalogue import ZERO_SECTION, spans, version_tuple

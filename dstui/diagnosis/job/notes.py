@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.jobs.engine.lines import CheckpointCall, EngineMade, LoneOptimizer, read_all

@@ -12,9 +12,10 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.text import sanitise
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.diagnosis.findings import FACTS, Collected, Hit

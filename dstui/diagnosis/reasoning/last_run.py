@@ -10,9 +10,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, zip_longest
 
+from dstui.base.dataclass import dataclass
 from dstui.diagnosis.findings import Findings, Hit
 from dstui.diagnosis.recognition.activity import FLUSHED, bar_advances, has_moving_bar, is_loop, runs_long, shape_recurs
 from dstui.diagnosis.recognition.exits import LSF_DONE

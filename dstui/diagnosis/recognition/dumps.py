@@ -12,10 +12,10 @@ import pickletools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.text import sanitise
 from dstui.diagnosis.findings import FACTS, TEXT_CAP, Collected, Hit, Place
 from dstui.diagnosis.recognition.labels import Label

@@ -7,8 +7,8 @@ Programming errors are excluded: they are about the code, not about what the cod
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.diagnosis.recognition.subjects import PROGRAMMING
 from dstui.diagnosis.recognition.traces import Raised
 

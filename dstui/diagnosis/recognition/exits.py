@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
+
+from dstui.base.dataclass import dataclass
 
 SIGNAL_CAUSES = {
     1: "SIGHUP",

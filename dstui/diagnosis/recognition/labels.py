@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePath
+
+from dstui.base.dataclass import dataclass
 
 RANK = re.compile(r"\[rank(\d+)\]:?[ ]?", re.IGNORECASE)
 """PyTorch's own label before tracebacks and C++ messages: the global rank."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.diagnosis.recognition.launchers import NEEDLES
 from dstui.diagnosis.signature import Sign, Signature
 from dstui.diagnosis.signatures import ALL

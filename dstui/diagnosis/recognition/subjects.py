@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.diagnosis.recognition.traces import Raised
 
 MESSAGE, FRAMES, RAISER, KIND = 4.0, 2.0, 2.0, 0.7

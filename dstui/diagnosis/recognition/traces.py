@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.diagnosis.recognition.activity import STEPS
 from dstui.diagnosis.recognition.labels import rank_in
 

@@ -6,9 +6,9 @@ Sources: transformers' modeling_*.py of release 5.23. The tests count the same c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from dstui.base.dataclass import dataclass
 from dstui.forecast.architecture.config import Config, Flag
 from dstui.forecast.architecture.tensors import Architecture, Census, TensorShape
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Literal
+
+from dstui.base.dataclass import dataclass
 
 Kind = Literal["linear", "experts", "embedding", "head", "norm", "other"]
 

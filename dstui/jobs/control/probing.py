@@ -6,10 +6,10 @@ import os
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.regular_files import read_end
 from dstui.jobs.control.start import start
 from dstui.jobs.control.stop import stop

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from shlex import quote
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.control.take_over import spawn_notification, spawn_supervisor, take_over
 from dstui.jobs.queue.scheduler import cancel, look
 from dstui.jobs.store.cleanup import OpBuilds, build_root

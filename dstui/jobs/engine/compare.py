@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.text import sanitise
 from dstui.jobs.engine.lines import EngineMade
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.regular_files import json_object, open_regular
 from dstui.base.text import sanitise
 from dstui.jobs.store.record_forms import integer_between, is_number, is_text, one_of, sound

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from dstui.base.dataclass import dataclass
 from dstui.base.regular_files import read_json
 from dstui.base.text import sanitise
 from dstui.jobs.engine.lines import Form, is_count

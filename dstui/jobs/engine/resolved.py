@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.engine.compare import Difference, differences, is_another, sentence
 from dstui.jobs.engine.lines import EngineMade, read_all
 from dstui.jobs.store.folder import JobFolder, read_json

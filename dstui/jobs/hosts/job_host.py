@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.hosts.connection import Connection
 from dstui.hosts.frames import AgentFrame, FrameError
 from dstui.hosts.ssh import failure

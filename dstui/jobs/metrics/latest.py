@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from math import isfinite
 from statistics import median
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.metrics.engine_metrics import EngineMetrics
 from dstui.jobs.metrics.measurements import Measure, RankView
 from dstui.jobs.metrics.series import measured

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.engine.now import RankNow
 from dstui.jobs.metrics.line_patterns import HINTS, LONGEST, Bar, bar_of, scan
 from dstui.jobs.metrics.own_patterns import OwnPatterns

@@ -15,10 +15,10 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.base.regular_files import open_regular, read_json, replace_regular
 from dstui.base.text import sanitise
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from glob import escape
 from pathlib import Path
 from shlex import quote
 from time import time
 from typing import NamedTuple
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.store.processes import compiles, holders, opened
 
 SHM = Path("/dev/shm")

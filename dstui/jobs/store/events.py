@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from dstui.base.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

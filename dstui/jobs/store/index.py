@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import is_file, reason
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
 from dstui.jobs.store.ownership import Entry, entries, index_file

@@ -15,10 +15,11 @@ import shlex
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.regular_files import MAX_READ, append_regular, json_object, open_regular, read_regular
 from dstui.jobs.store.folder import OF_OTHERS, JobFolder
 from dstui.jobs.store.processes import SUPERVISORS

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, read_text
 from dstui.documents.plan_files import is_shipped
 from dstui.jobs.store.folder import JobFolder

@@ -11,9 +11,10 @@ import os
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from dstui.base.dataclass import dataclass
 
 TAG = "DSTUI_JOB"
 """The variable with a job's tag in every process of the job."""

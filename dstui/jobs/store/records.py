@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.store.processes import Process, boot, started
 from dstui.jobs.store.record_forms import LAUNCH, STATUS, sound
 from dstui.logs.log_folder import FINAL

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.store.ranks import ranks_in_words
 from dstui.jobs.watch.stacks import Stack
 

@@ -7,8 +7,9 @@ ones simply prints nothing (most scripts print on rank 0). If all are silent, on
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.metrics.measurements import RankView
 from dstui.jobs.watch.summary import duration_text
 

@@ -21,10 +21,10 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dstui.base.dataclass import dataclass
 from dstui.base.regular_files import read_regular
 from dstui.base.text import sanitise
 from dstui.jobs.engine.now import RankNow, read_now

@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.store.folder import JobFolder, read_json
 from dstui.jobs.store.processes import SUPERVISES
 from dstui.jobs.store.ranks import read_record

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.base.limits import LimitError
 from dstui.tui.session.state import UNSET, Edit
 

@@ -6,11 +6,12 @@ Pure: the content of a form, the preview or the checks is built and tested as a 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import NamedTuple, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
+
+from dstui.base.dataclass import dataclass
 
 
 class Span(NamedTuple):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from dstui.base.dataclass import dataclass
 from dstui.base.text import sanitise
 from dstui.jobs.metrics.buckets import Fault, Point, smoothed, thinned
 from dstui.runs.table import short_names

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Event, Lock
 
+from dstui.base.dataclass import dataclass
 from dstui.jobs.store.index import listing_stamp
 from dstui.runs.columns import USUAL, Column, column
 from dstui.runs.conditions import Condition, chosen

@@ -10,10 +10,11 @@ import os
 import socket
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_file, make_folder, read_text, write_atomic
 from dstui.base.limits import parse_json
 from dstui.base.regular_files import read_regular

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from dstui.adopt.recipes import Script
 from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, read_text
 from dstui.documents.layers import Template, site_templates
 from dstui.documents.training_script import script_named

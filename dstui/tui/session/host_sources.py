@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.adopt.slurm import hosts_of_allocation
+from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, read_text
 from dstui.plan.hostfile import HostfileError, included, parse_hostfile, ssh_hosts
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
+
+from dstui.base.dataclass import dataclass
 
 if TYPE_CHECKING:
     from dstui.check.reference import ReferenceVerdict

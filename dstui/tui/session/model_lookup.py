@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dstui.base.dataclass import dataclass
 from dstui.base.files import typed_path
 
 if TYPE_CHECKING:

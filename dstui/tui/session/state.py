@@ -6,10 +6,11 @@ Undo and redo are lists of immutable Plans.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from dstui.base.dataclass import dataclass
 from dstui.plan.plan import Plan
 from dstui.tui.kit.text_row import GLYPHS
 

@@ -14,9 +14,9 @@ are recommended, since NCCL measures the same facts itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.check.context import UNPROBED, Context, Problem, pointer
 from dstui.check.rule import Problems, Rule, register, title_of
 from dstui.check.rules.machine.requirement import Requirement, requirement_of

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from dstui.base.dataclass import dataclass
 from dstui.check.context import Context
 from dstui.machine.snapshot import Gpu, Machine
 from dstui.plan import Plan

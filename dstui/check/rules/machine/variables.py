@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 
+from dstui.base.dataclass import dataclass
 from dstui.check.rules.machine.machine_finding import Level, MachineFinding, MachineFindings, machine_rule
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.codec import known

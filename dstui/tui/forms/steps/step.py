@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
+from dstui.base.dataclass import dataclass
 from dstui.check.auto_values import FILLED
 from dstui.plan.finding import Finding
 from dstui.tui.forms.fields import Field, Option
