@@ -148,4 +148,5 @@ def _loss(setup: Setup, shape: TensorShape, tokens: int) -> float:
     if setup.fused_loss:
         return FUSED_LOSS_BYTES * shape.hidden * tokens
     narrow = shape.family in NARROW_LOSS and setup.precision != "fp32"
-    return (NARROW_LOSS_BYTES if narrow else setup.loss_bytes) * shape.vocabulary * tokens
+    rows = shape.vocabulary / (setup.tensor_parallel if setup.split_logits else 1)
+    return (NARROW_LOSS_BYTES if narrow else setup.loss_bytes) * rows * tokens

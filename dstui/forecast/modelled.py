@@ -12,7 +12,7 @@ from dstui.check.auto_values import fill_auto
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, counts, has_whole_experts
 from dstui.forecast.not_reckoned import beside
-from dstui.forecast.setup import SWIFT_LOSS_BYTES, Setup, add_optimizer, configurations, setup_of
+from dstui.forecast.setup import PREFERENCE_LOSS_BYTES, SWIFT_LOSS_BYTES, Setup, add_optimizer, configurations, setup_of
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import sp_size
@@ -20,6 +20,9 @@ from dstui.plan.model import Model
 
 Facts = ModelFacts | Mapping[str, ModelFacts]
 TOO_LONG = "the model was made for {} positions, and {} tokens are planned: learned positions fail there, others lose quality"
+TRL_LOSS = (
+    "from 1.8 on, TRL's SFTTrainer computes the loss in chunks, so that the logits are never whole: set model.fused_loss: true for it"
+)
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 
@@ -67,7 +70,9 @@ def models_of(
             split=parallel_sizes(options) if kind == "deepspeed" else (1, 1),
         )
         if _is_swift(plan) and setup.training and not setup.fused_loss:
-            setup = setup._replace(loss_bytes=SWIFT_LOSS_BYTES)
+            setup = setup._replace(loss_bytes=PREFERENCE_LOSS_BYTES if "rlhf" in plan.job.command else SWIFT_LOSS_BYTES)
+        if "trl" in (_libraries(plan, mine) or ()) and setup.training and not setup.fused_loss:
+            notes.append(TRL_LOSS)
         whole = setup.weight_bytes * (mine.params or 0)
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)

@@ -46,6 +46,8 @@ FULL = 0.85
 EXPERT_SECONDS = 1.6e-3
 """The seconds in which stage 3 gathers one linear layer of one expert, which nothing hides. Before transformers 5 each expert has three:
 91.2 s for a step of Qwen3-30B-A3B on 2 x 8 A800 (ms-swift, docs, Megatron-SWIFT/Quick-start). Leaf modules avoid it."""
+ZENFLOW_CORES = 0.5
+"""The share of the cores on which ZenFlow's processes update the weights (1 - pt_reserved_cores_perc, zenflow/zenflow_config.py)."""
 COLLECTIVE_SECONDS = 40e-6
 """The fixed cost of a collective: 32 KiB in 48 us on 8 x B200 (stas00/ml-engineering, network/)."""
 
@@ -120,7 +122,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
         moved = (moved_in_layers(setup, shape, again) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
         seconds += moved / (rates.memory * MEMORY_SHARE)
     bubble = 1 + (setup.pipeline - 1) / setup.accumulation  # the first and the last micro-batches pass a pipeline alone
-    seconds = seconds / setup.split * bubble + _exchanged(setup, shape, tokens, again, rates)
+    seconds = (seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)) / setup.pipeline * bubble
     waiting = setup.activation_offload and again and not setup.selective
     copies = 2 * 2 * shape.hidden * shape.layers * tokens / rates.host_link if waiting else 0.0
     return Work(seconds, tokens, copies)
@@ -158,7 +160,8 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     """Return what ZeRO transfers by stage: the volumes of the collectives on one rank."""
     shards, nodes, lp = setup.shards, setup.nodes, setup.weight_bytes
     share = (shards - 1) / shards
-    across = min(rates.inside, rates.between) if nodes > 1 else rates.inside
+    groups = min(setup.tensor_parallel, max(setup.ranks // nodes, 1))  # that share a node's network, each for its part of the tensors
+    across = min(rates.inside, rates.between / groups) if nodes > 1 else rates.inside
     weights = _stored(setup, n) / setup.split * share
     grads = lp * n.trained / setup.split * share
     gather = _gather_seconds(setup, weights, across, rates) if setup.stage == 3 else 0.0
@@ -202,7 +205,7 @@ def _hidden(setup: Setup, n: Counts, optimizer: float, rates: Rates) -> tuple[fl
     """Return the exposed part of the optimizer's step, the part beside the compute, and the share of compute that can hide it."""
     if setup.zenflow:
         selected = 32 * setup.zenflow * n.trained / setup.shards / (rates.memory * 0.7)
-        return selected, optimizer / setup.update_interval, 1.0
+        return selected, optimizer / setup.update_interval / ZENFLOW_CORES, 1.0
     if setup.super_offload:
         return 0.1 * optimizer, 0.9 * optimizer, 2 / 3
     return optimizer, 0.0, 0.0

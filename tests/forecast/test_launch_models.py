@@ -232,4 +232,6 @@ def test_ms_swift_loss_holds_more_copies_of_the_logits() -> None:
         found = forecast(plan, facts_of_config(presets()["Qwen/Qwen2.5-7B"]), EIGHT_H100)
         return found.gpu.parts["logits_and_loss"]
 
-    assert logits("command: [swift, sft]") == pytest.approx(1.5 * logits("script: t.py"), rel=0.01)
+    plain = logits("script: t.py")
+    assert logits("command: [swift, sft]") == pytest.approx(1.5 * plain, rel=0.01)
+    assert logits("command: [swift, rlhf]") == pytest.approx(9.5 / 12 * plain, rel=0.01)
