@@ -185,6 +185,14 @@ class Terminal:
         fields = self._stat()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def wakeups(self) -> int:
+        """Return how often threads of the command have slept and been woken so far."""
+        found = (
+            re.search(r"^voluntary_ctxt_switches:\s+(\d+)", path.read_text(), re.MULTILINE)
+            for path in Path(f"/proc/{self.pid}/task").glob("*/status")
+        )
+        return sum(int(switches[1]) for switches in found if switches)
+
     def hang_up(self, timeout: float = PATIENCE) -> int:
         """Close the terminal, as sshd does when the connection is lost, and return the command's exit code; 128 + n for signal n."""
         os.close(self.fd)  # the kernel sends SIGHUP and SIGCONT, and every write fails

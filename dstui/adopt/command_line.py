@@ -30,6 +30,8 @@ SWITCHES: Mapping[str, frozenset[str]] = {
 }
 """Launcher -> its options that take no value. Every other option takes one."""
 SHORT = {"H": "hostfile", "i": "include", "e": "exclude", "m": "module", "num_accelerators": "num_gpus"}
+COMMANDS: Mapping[str, tuple[str, ...]] = {"accelerate": ("accelerate", "launch")}
+"""Launcher -> the first words of its command, if not its name."""
 GPUS = f"${{{GPU_COUNT}}}"
 """The value of an option that is the number of GPUs of the machine."""
 
@@ -70,22 +72,32 @@ class NoLaunch(Exception):
         self.message = message
 
 
-def command_line(launch: Launch, here: str) -> CommandLine:
-    """Split a launch. `here` is the absolute folder in which its text runs. Raises NoLaunch."""
+def command_line(launch: Launch, here: str, *, programs: bool = False) -> CommandLine:
+    """Split a launch. Raises NoLaunch.
+
+    `here` is the absolute folder in which its text runs. `programs`: a launch whose ranks run another program than Python is returned as a
+    whole command, instead of NoLaunch.
+    """
     words = [to_plan_text(word) for word in launch.words]
-    framework = launch.launcher in FRAMEWORKS
-    options, rest, module = ({}, [launch.launcher], False) if framework else _options(launch.launcher, words)
+    whole, program = launch.launcher in FRAMEWORKS, ""
+    options, rest, module = ({}, [launch.launcher], False) if whole else _options(launch.launcher, words)
     if not rest:
         raise NoLaunch(f"line {launch.line}: the command names no script: {launch.launcher} … SCRIPT ARGUMENTS")
     python = ""
     if options.pop("no_python", False):
         python = rest[0] if "/" in rest[0] else ""
-        rest, module = _named_by_python(rest, launch.line)
+        try:
+            rest, module = _named_by_python(rest, launch.line)
+        except NoLaunch:
+            if not programs:
+                raise
+            whole, program = True, rest[0]
     texts = [name for name, value in launch.env.items() if "\n" in value or COMMAND.search(value)]
     notes = [f"{wrapper} precedes the launch, and is left out" for wrapper in dict.fromkeys(launch.wrappers)]
     notes += [
         f"{name} is exported and contains words of the command, which are in the Plan: it is left out of cluster.env" for name in texts
     ]
+    notes += [f"each rank runs {program}, not a script or module of Python: the Plan runs the command as it is"] if program else []
     folder = to_plan_text(_relative(launch.folder, here))
     notes += [f"job.workdir is {folder}: the text changes to it"] if folder else []
     return CommandLine(
@@ -99,7 +111,7 @@ def command_line(launch: Launch, here: str) -> CommandLine:
         {to_plan_text(path): content for path, content in launch.written.items()},
         tuple(notes),
         python,
-        (launch.launcher, *words) if framework else (),
+        (*COMMANDS.get(launch.launcher, (launch.launcher,)), *words) if whole else (),
     )
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 
-from dstui.adopt.command_line import NoLaunch, command_line
+from dstui.adopt.command_line import CommandLine, NoLaunch, command_line
 from dstui.adopt.dsconfig import ConfigError
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
 from dstui.adopt.from_command import plan_of_command
@@ -63,7 +63,7 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
     try:
         shell = read_shell(text, beside.around, beside.parse)
         launch = _chosen(shell, beside.launch, _ways_to_read(text, beside.around))
-        line = command_line(launch, beside.around.folder)
+        line = command_line(launch, beside.around.folder, programs=True)
     except (Unparsed, ShellLimit) as problem:
         raise ConfigError(problem.message, problem.line or None) from None
     except NoLaunch as problem:
@@ -80,9 +80,16 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
         there = beside.text_of(posixpath.join(folder, unescape_holes(name))) if folder else None
         return beside.text_of(unescape_holes(name)) if there is None else there
 
-    facts = None if line.module else beside.facts_of(posixpath.join(folder, unescape_holes(line.script)))
+    facts = next((found for name in _files_of(line) if (found := beside.facts_of(posixpath.join(folder, name)))), None)
     made = plan_of_command(replace(line, notes=notes), source, text_of, facts)
     return replace(made, launches=tuple(_listed(shell.launches)))
+
+
+def _files_of(line: CommandLine) -> tuple[str, ...]:
+    """Return the files that the script of a launch may be, relative to its folder."""
+    script = unescape_holes(line.script)
+    stem = script.replace(".", "/")
+    return (f"{stem}.py", f"{stem}/__main__.py") if line.module else (script,)
 
 
 def _ways_to_read(text: str, around: ShellContext) -> str:
@@ -93,10 +100,10 @@ def _ways_to_read(text: str, around: ShellContext) -> str:
 
 def _chosen(shell: ShellText, number: int, ways: str) -> Launch:
     """Return the launch with this number. `ways`: the commands that read one that only a run decides. Raises ConfigError."""
-    if not shell.launches and shell.unreached:
+    if shell.unreached and not number:
         unset = [note for note in shell.notes if note.endswith("read as unset")]
         seen = f" ({'; '.join([*shell.unseen[:2], *unset[:2]])})" if shell.unseen or unset else ""
-        raise ConfigError(f"{shell.unreached} is not reached as the text is read here{seen}: {ways}")
+        raise ConfigError(f"{shell.unreached} is not reached as the text is read here{seen}: if a run reaches it, {ways}")
     if not shell.launches:
         raise ConfigError(
             "no command that starts training: deepspeed …, accelerate launch …, torchrun … or python train.py"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dstui.adopt.command_line import GPUS, CommandLine
@@ -27,7 +28,11 @@ ReadNamed = Callable[[str], str | None]
 """Returns the text of a file that a command names; None if it cannot be read."""
 ACCELERATES_OWN = {"config_file", "use_deepspeed", "deepspeed_config_file", "zero_stage", "deepspeed_hostfile"}
 """Options of `accelerate launch` that configure DeepSpeed directly."""
+STARTERS = re.compile(r"verl\..+|openrlhf\.cli\.\w+_ray|(?:axolotl|swift)\.cli\.main|trl\.cli(?:\.main)?|llamafactory\.cli")
+"""Modules of frameworks that start their ranks themselves."""
 LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
+USE_DEEPSPEED = "ACCELERATE_USE_DEEPSPEED"
+"""The variable with which `accelerate launch` makes accelerate use DeepSpeed."""
 CLUSTER = ("hostfile", "include", "exclude")
 NUMBERS = ("num_nodes", "num_gpus", "master_port")
 """Options of the deepspeed launcher that are keys of `cluster:`, as is master_addr."""
@@ -35,6 +40,7 @@ NUMBERS = ("num_nodes", "num_gpus", "master_port")
 
 def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts: ScriptFacts | None = None) -> Imported:
     """Return the Plan of a launch. Raises ConfigError."""
+    line = _with_own_ranks(line, facts)
     if line.command:
         return plan_of_framework(line, source, read_named)
     notes = list(line.notes)
@@ -59,12 +65,37 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
         facts = None  # whatever reads the configuration gets it from accelerate
         if (count := line.options.get("num_processes")) is not None:
             cluster["launcher_args"] += ["--num_processes", str(count)]  # overrides the YAML
-    for path, value in suited(reader or "deepspeed", facts, builds="optimizer" in config).items():
+    for path, value in _settings(line, reader, facts, notes, builds="optimizer" in config).items():
         section, _, name = path.partition(".")
         if section == "job" or line.launcher not in ("torchrun", "accelerate"):  # these give no rank --local_rank
             (job if section == "job" else cluster)[name] = value
     job = {name: value for name, value in job.items() if value}
     return Imported(plan_text(source, {"job": job, "model": model, "cluster": cluster, "deepspeed": config}, notes), notes)
+
+
+def _with_own_ranks(line: CommandLine, facts: ScriptFacts | None) -> CommandLine:
+    """Return the launch; as a whole command if python starts a program that is known to start the ranks itself."""
+    found = facts.starts_ranks if facts is not None else ""
+    if line.module and STARTERS.fullmatch(line.script):
+        found = found or "a module of a framework"
+    if line.launcher != "python" or not found:
+        return line
+    words = ("python", *(("-m",) if line.module else ()), line.script, *line.args)
+    return replace(
+        line, command=words, notes=(*line.notes, f"{line.script} starts its ranks itself ({found}): the Plan runs the command as it is")
+    )
+
+
+def _settings(line: CommandLine, reader: str, facts: ScriptFacts | None, notes: list[str], *, builds: bool) -> dict[str, Any]:
+    """Return the settings that the Plan needs for the script. Nothing makes accelerate use DeepSpeed that the launch does not."""
+    found = suited(reader or "deepspeed", facts, builds=builds)
+    if not reader and found.get("job.integration") == "accelerate" and USE_DEEPSPEED not in line.env:
+        del found["job.integration"]
+        notes.append(
+            f"{line.script} uses accelerate, which {line.launcher} does not tell to use DeepSpeed: this launch trains without it, "
+            "and so does the Plan (job.integration: accelerate changes that)"
+        )
+    return found
 
 
 def _absent_yaml(line: CommandLine, read_named: ReadNamed) -> str:
@@ -206,7 +237,8 @@ def _accelerate_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     return found
 
 
-def _python_options(_line: CommandLine, _notes: list[str]) -> dict[str, Any]:
+def _python_options(_line: CommandLine, notes: list[str]) -> dict[str, Any]:
+    notes.append("python starts one process, this Plan one on every GPU: for a single one write `hosts: {localhost: 1}` under cluster")
     return {}
 
 
@@ -273,14 +305,15 @@ JSON = (".json", ".hjson")
 def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str], str | None]) -> Imported:
     """Return the Plan of a framework's command. Raises ConfigError."""
     notes, config = list(line.notes), dict[str, Any]()
+    program = line.script if line.launcher == "python" else line.launcher
     name = next(_config_files(line.command, read_named), None)
     if name is not None and (text := read_named(name)) is not None:
         read = read_dsconfig(text)
         config = read.config
-        notes.append(f"{line.launcher} reads {name} itself: the deepspeed section has a copy for the checks, edits do not change the file")
+        notes.append(f"{program} reads {name} itself: the deepspeed section has a copy for the checks, edits do not change the file")
         notes += doubts(read, name)
     elif name is not None:
-        notes.append(f"{name} is not a file here, or a built-in name of {line.launcher}: the deepspeed section stays empty")
+        notes.append(f"{name} is not a file here, or a built-in name of {program}: the deepspeed section stays empty")
     model, about = model_section({**options_of_yamls(line.command, read_named), **options_of(line.command)}, line.folder)
     notes += about
     job: dict[str, Any] = {"command": list(line.command), "workdir": line.folder, "integration": "trainer"}

@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -40,6 +41,11 @@ OTHER_FRAMEWORKS = ("jax", "tensorflow", "keras", "paddle", "mindspore", "mxnet"
 JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER.pattern}")
 """Calls that set the backend of torch.distributed, or that there is no GPU."""
 SCHEDULER = re.compile(r"(?:torch\.optim\.lr_scheduler\.[A-Z]|transformers\.(?:optimization\.)?get_\w*schedule)\w*$")
+STARTS_RANKS = re.compile(
+    r"^(?:deepspeed\.launcher\.runner\.main|ray\.init|torch\.distributed\.run\.(?:main|run)|accelerate\.commands\.launch\.\w+)$"
+    r"|^torch\.multiprocessing\.(?:\w+\.)?(?:spawn|start_processes)$|^torch\.distributed\.launcher\..*elastic_launch$"
+)
+"""Calls that start a process for each GPU, also on other hosts."""
 GivenScheduler = Literal["script", "function", "config"]
 """A scheduler from the script, from a function given to accelerate's DummyScheduler, or from the configuration."""
 
@@ -91,6 +97,10 @@ class ScriptFacts:
     model_why: str = ""
     without: WithoutDeepSpeed | None = None
     """What trains in it without DeepSpeed; None if DeepSpeed takes part, or no training is visible."""
+    starts_ranks: str = ""
+    """The line with which it starts the ranks itself; "" if it leaves that to a launcher."""
+    packages: frozenset[str] | None = None
+    """First names of all packages that it imports; None if some of its imports could not be followed."""
 
     @property
     def own_configuration(self) -> bool:
@@ -119,7 +129,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
 
     `text_of` returns the text of a file in the folder where imports start; `package` is the script's own folder within it.
     """
-    return replace(_inspected(text, text_of, package), arguments=arguments_of(text))
+    return replace(_inspected(text, text_of, package), arguments=arguments_of(text), starts_ranks=_starts_ranks(text))
 
 
 def _inspected(text: str, text_of: TextOf, package: str) -> ScriptFacts:
@@ -132,9 +142,10 @@ def _inspected(text: str, text_of: TextOf, package: str) -> ScriptFacts:
     own, all_of_it = first_sign(alone), first_sign(program.code)
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
     model, model_why = named_model(program.code)
+    packages = None if program.unread or program.foreign else frozenset(program.code.packages)
     if found is None:
         loop = _loop_facts(program.code, alone, without) if without else ScriptFacts(None, (), _unknown(program))
-        return replace(loop, resume=_resume(program.code, text), model=model, model_why=model_why)
+        return replace(loop, resume=_resume(program.code, text), model=model, model_why=model_why, packages=packages)
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
     scheduler, scheduler_why = _scheduler(code)
@@ -161,7 +172,16 @@ def _inspected(text: str, text_of: TextOf, package: str) -> ScriptFacts:
         model=model,
         model_why=model_why,
         without=without,
+        packages=packages,
     )
+
+
+def _starts_ranks(text: str) -> str:
+    """Return the line of a script that starts its ranks, with the call; "" if it has none."""
+    with suppress(NotPython):
+        calls = (call for call in read_code(text).calls if STARTS_RANKS.search(call.name))
+        return next((f"line {call.node.lineno}: {call.name}" for call in calls), "")
+    return ""
 
 
 def _unknown(program: ScriptProgram) -> str:

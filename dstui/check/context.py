@@ -100,6 +100,8 @@ class Context:
             return of_accelerates_own or (facts is not None and facts.own_configuration and not facts.under_accelerate)
         if facts is None or facts.integration is None or facts.own_configuration or any(named_files(self.plan)):
             return True
+        if facts.integration == "accelerate":  # finds it in variables that only a Plan with this integration sets
+            return True
         return bool(facts.suggested_args) and not facts.needs_argument
 
     # The written values

@@ -13,6 +13,7 @@ from dstui.adopt.script_options import options_of_yamls
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text, reason, typed_path
 from dstui.base.limits import parse_json
 from dstui.base.regular_files import open_regular
+from dstui.documents.training_script import script_facts_of
 from dstui.facts.model_configs import HUB_ID, cached_snapshot, parse_object, read_object
 from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, stored_as, unknown_model
 from dstui.forecast.presets import preset, presets, stored_name, tuned_from
@@ -36,9 +37,11 @@ def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
     if not names:
         model = plan.model
         found = read_model(model.source if model else None, model.params if model else None, plan.base)
-        return replace(found, options=options_of_yamls((*plan.job.args, *plan.job.command), _reader(plan)))
+        options = options_of_yamls((*plan.job.args, *plan.job.command), _reader(plan))
+        return replace(found, options=options).for_script(script_facts_of(plan))
     models = {name: plan.focused_on(name).model or Model() for name in names}
-    return {name: read_model(one.source, one.params, plan.base) for name, one in models.items()}
+    script = script_facts_of(plan)
+    return {name: read_model(one.source, one.params, plan.base).for_script(script) for name, one in models.items()}
 
 
 def _reader(plan: Plan) -> Callable[[str], str | None]:

@@ -14,10 +14,9 @@ from dstui.forecast.corrections import Scale
 from dstui.forecast.memory import (
     ADAPTED,
     BUILD,
-    CPU_PROCESS,
     CUDA_CONTEXT,
-    GPU_PROCESS,
     INSIDE,
+    LEAST_CUDA,
     WASTED,
     Needs,
     Room,
@@ -25,6 +24,7 @@ from dstui.forecast.memory import (
     fragmented,
     nccl_bytes,
     needs,
+    process_bytes,
 )
 from dstui.forecast.model import Counts, adapted_elements
 from dstui.forecast.modelled import Facts, Modelled, models_of
@@ -333,7 +333,7 @@ def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0, wi
 def host_need(found: Needs, setup: Setup, capacity: Capacity) -> Need:
     """Return a node's need of RAM: that of its ranks, on CPUs including what GPUs would hold."""
     ranks = capacity.ranks_per_node
-    process = CPU_PROCESS if capacity.on_cpu else GPU_PROCESS
+    process, least = process_bytes(setup), process_bytes(setup, LEAST_CUDA)
     moments = dict(found.host.moments)
     parts = dict(found.host.parts)
     if capacity.on_cpu:
@@ -351,7 +351,7 @@ def host_need(found: Needs, setup: Setup, capacity: Capacity) -> Need:
         parts=round_parts({part: ranks * size for part, size in {**parts, "processes": process}.items() if size > 0}, point),
         moments={moment: int(ranks * (size + process)) for moment, size in moments.items()},
         bytes=int(point),
-        range=(int(point * 0.9), int(ranks * (most * pinned + process * 1.5))),
+        range=(int(ranks * (most + least) * 0.9), int(ranks * (most * pinned + process * 1.5))),
         capacity=capacity.host,
     )
 

@@ -18,9 +18,20 @@ CUDA_CONTEXT = 0.45 * GIB
 NCCL_BUFFERS = 0.4 * GIB
 """Buffers of NCCL's channels within a node: 0.3 to 1.5 GiB."""
 NCCL_BETWEEN_NODES = 0.3 * GIB
-GPU_PROCESS, CPU_PROCESS = 3.6 * GIB, 0.7 * GIB
-"""RAM of a rank with torch, DeepSpeed and a data loader, before it holds anything: with CUDA's libraries (3 to 3.8 GB in PEFT's README) and
-without."""
+MIB = 1 << 20
+ALONE = 385 * MIB
+"""RAM of a rank with torch and DeepSpeed that has trained ten steps of a model of a few kilobytes: the highest resident memory of two ranks
+on CPUs (torch 2.13, DeepSpeed 0.19.8, transformers 5.23, accelerate 1.15, trl 1.16). So were the libraries measured."""
+LIBRARIES: Mapping[str, float] = {
+    "accelerate": 18 * MIB, "transformers": 52 * MIB, "peft": 55 * MIB, "datasets": 98 * MIB, "lightning": 117 * MIB,
+    "pytorch_lightning": 117 * MIB, "bitsandbytes": 119 * MIB,
+}  # fmt: skip
+"""What a script that imports these libraries takes in addition."""
+TRAINER, TRL = 155 * MIB, 175 * MIB
+"""The same for transformers' Trainer and for trl, including those that they import."""
+CUDA_LIBRARIES, LEAST_CUDA = 3.07 * GIB, 1.2 * GIB
+"""What CUDA's libraries and the code of kernels add. PEFT's scripts, which import all of the above, took 3 to 3.8 GB in total (its README);
+the first use of a GPU alone took 1.2 GiB (github.com/pytorch/pytorch/issues/106511) and 1.6 (113326), with kernels loaded as needed."""
 LARGEST_FILE = 50e9
 """Bytes of a checkpoint's largest file: every rank reads it if the model is built partitioned, file by file."""
 WASTED = {0: 0.03, 1: 0.03, 2: 0.03, 3: 0.06}
@@ -70,8 +81,16 @@ class Needs:
 
 def fragmented(setup: Setup) -> float:
     """Return the possible overhead of torch's allocator as a factor."""
-    kept = setup.training and not setup.checkpointing
+    kept = setup.training and (not setup.checkpointing or setup.recompute == "attention")
     return (FRAGMENTED_KEPT if kept else FRAGMENTED)[setup.stage]
+
+
+def process_bytes(setup: Setup, cuda: float = CUDA_LIBRARIES) -> float:
+    """Return the RAM of a rank's process before it holds anything, by what the script imports; if that is unknown, all that is likely."""
+    named = setup.libraries
+    whole = TRL if named is None or "trl" in named else TRAINER if "Trainer" in named else 0
+    mine = 0 if named is None else sum(size for name, size in LIBRARIES.items() if name in named)
+    return ALONE + max(whole, mine) + cuda * (not setup.on_cpu)
 
 
 def around(setup: Setup) -> float:

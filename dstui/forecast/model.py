@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dstui.base.dataclass import dataclass
 from dstui.forecast.architecture import HYBRIDS, KNOWN, Architecture, Config, ModelProblem, TensorShape, architecture
 from dstui.plan.model import Lora, Model
+
+if TYPE_CHECKING:
+    from dstui.adopt.script import NoScript, ScriptFacts
 
 QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
 """Bytes per weight: bitsandbytes' int8 has a scale per row; nf4 has an 8-bit scale per 64 weights, and a 32-bit one per 256 of these."""
@@ -38,6 +41,8 @@ class ModelFacts:
     """The form of the linear layers in the checkpoint, a key of STORED; empty if it is not quantized."""
     guess: TensorShape | None = None
     """The estimated sizes of an unknown architecture, from its configuration."""
+    libraries: frozenset[str] | None = None
+    """The packages that the training script imports; None if they are not known."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Batch and precision from the YAML files that the script's arguments name."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -49,6 +54,10 @@ class ModelFacts:
         if self.architecture:
             return self.architecture.shape
         return self.guess or (stand_in(self.params) if self.params else None)
+
+    def for_script(self, script: ScriptFacts | NoScript | None) -> ModelFacts:
+        """Return the facts with the packages that the training script imports."""
+        return replace(self, libraries=getattr(script, "packages", None))
 
     @property
     def widening(self) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from dstui.adopt.model_options import recomputation
 from dstui.adopt.script_options import options_of
 from dstui.adopt.sizes_in_options import parallel_sizes
 from dstui.base.dataclass import dataclass
@@ -12,7 +14,7 @@ from dstui.check.auto_values import fill_auto
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, counts, has_whole_experts
 from dstui.forecast.not_reckoned import beside
-from dstui.forecast.setup import SWIFT_LOSS_BYTES, Setup, add_optimizer, configurations, setup_of
+from dstui.forecast.setup import PREFERENCE_LOSS_BYTES, SWIFT_LOSS_BYTES, Setup, add_optimizer, configurations, setup_of
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import sp_size
@@ -20,6 +22,9 @@ from dstui.plan.model import Model
 
 Facts = ModelFacts | Mapping[str, ModelFacts]
 TOO_LONG = "the model was made for {} positions, and {} tokens are planned: learned positions fail there, others lose quality"
+TRL_LOSS = (
+    "from 1.8 on, TRL's SFTTrainer computes the loss in chunks, so that the logits are never whole: set model.fused_loss: true for it"
+)
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 
@@ -50,8 +55,9 @@ def models_of(
         mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
         if mine is None:
             continue
-        model = plan.focused_on(name).model
-        options = {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
+        model, options = plan.focused_on(name).model, {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
+        if model and model.activation_checkpointing is None and not name:
+            model = replace(model, **recomputation(options))
         kind = plan.job.integration
         filled = fill_auto(config, kind, plan.accelerate, options)
         setup, notes = setup_of(
@@ -67,7 +73,9 @@ def models_of(
             split=parallel_sizes(options) if kind == "deepspeed" else (1, 1),
         )
         if _is_swift(plan) and setup.training and not setup.fused_loss:
-            setup = setup._replace(loss_bytes=SWIFT_LOSS_BYTES)
+            setup = setup._replace(loss_bytes=PREFERENCE_LOSS_BYTES if "rlhf" in plan.job.command else SWIFT_LOSS_BYTES)
+        if "trl" in (_libraries(plan, mine) or ()) and setup.training and not setup.fused_loss:
+            notes.append(TRL_LOSS)
         whole = setup.weight_bytes * (mine.params or 0)
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
@@ -86,10 +94,27 @@ def models_of(
                 name=name,
                 facts=mine,
                 model=model,
-                setup=setup._replace(training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None),
+                setup=setup._replace(
+                    training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None, libraries=_libraries(plan, mine)
+                ),
             )
         )
     return found, reported
+
+
+def _libraries(plan: Plan, facts: ModelFacts) -> frozenset[str] | None:
+    """Return the libraries of a rank: those that the script imports, and the one by which it reads its configuration."""
+    found, integration = facts.libraries, plan.job.integration
+    if found is None and (plan.job.module or "").startswith("dstui.examples."):
+        found = frozenset()  # they import nothing but torch, DeepSpeed and what the integration names
+    return {"trainer": frozenset({"Trainer"})}.get(integration) if found is None else found | _BY[integration]
+
+
+_BY: Mapping[str, frozenset[str]] = {
+    "deepspeed": frozenset(),
+    "trainer": frozenset({"Trainer"}),
+    "accelerate": frozenset({"accelerate"}),
+}
 
 
 def _is_swift(plan: Plan) -> bool:

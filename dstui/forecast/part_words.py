@@ -25,7 +25,7 @@ PART_WORDS: Mapping[str, str] = {
     "initialization": "temporary, as the engine starts",
     "load and build": "before the weights are on a GPU",
     "save as one file": "all weights, on rank 0",
-    "processes": "Python, torch, CUDA's libraries",
+    "processes": "Python, torch, libraries, CUDA's",
     "allocator": "lost to fragments",
     "cuda_context": "CUDA itself",
     "nccl_buffers": "communication between GPUs",

@@ -17,7 +17,7 @@ from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.choices import CHOICES, Choice
 from dstui.forecast.forecast import batch_of, idle_of
-from dstui.forecast.memory import CPU_PROCESS, GPU_PROCESS, LAST, WASTED, PassMemory, around, beside, fragmented, host_room
+from dstui.forecast.memory import LAST, WASTED, PassMemory, around, beside, fragmented, host_room, process_bytes
 from dstui.forecast.model import Counts, counts
 from dstui.forecast.modelled import Modelled
 from dstui.forecast.patch import KEYS
@@ -165,8 +165,8 @@ def _tried(ways: set[Setup], batches: set[tuple[int, bool]]) -> dict[str, int]:
 def batches_of(plan: Plan, one: Modelled, n: Counts) -> Iterator[CostedBatch]:
     """Yield every batch with the same samples per step, with and without checkpointing."""
     for micro, accumulation in _batches(plan, one.setup):
-        for checkpointing in (False, True):
-            setup = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing)
+        for checkpointing, again in {(False, "full"): 0, (True, one.setup.recompute): 0, (True, "full"): 0}:
+            setup = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing, recompute=again)
             yield CostedBatch(setup, batch_of(replace(one, setup=setup), n))
 
 
@@ -235,9 +235,9 @@ def space_of(setup: Setup, n: Counts, s: States, room: Capacity) -> Space | None
     fixed = max(s.initialize, resting + sum(s.step.values()))
     around_it = beside(setup, n, s)
     if room.on_cpu:
-        free = (room.host or 0) / room.ranks_per_node - sum(s.host.values()) - CPU_PROCESS
+        free = (room.host or 0) / room.ranks_per_node - sum(s.host.values()) - process_bytes(setup)
         return Space(fixed, resting, free, (1.1, 1.1), free, around_it)
-    left = room.host / room.ranks_per_node - GPU_PROCESS if room.host is not None else float("inf")
+    left = room.host / room.ranks_per_node - process_bytes(setup) if room.host is not None else float("inf")
     if host > left or sum(s.nvme.values()) * room.ranks_per_node > (room.nvme or 0):
         return None
     wasted = 1 + WASTED[setup.stage]

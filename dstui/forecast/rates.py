@@ -60,10 +60,11 @@ C2C_BYTES = 350e9
 """Bytes per second between Grace and Hopper; the peak is 450 GB/s in each direction."""
 CPU_ADAM_OF_CORE = 0.3e9
 """Parameters per second that DeepSpeedCPUAdam updates on one core (0.79e9 alone, less if other cores work too)."""
-CPU_ADAM, OLDER_CPU_ADAM = 3.9e9, 2e9
+CPU_ADAM, OLDER_CPU_ADAM = 3.9e9, 1.3e9
 """The limit on a node, which is set by its RAM; the second is for PCIe 4 or older. The median of five sizes in ZeRO-Offload
-(arxiv.org/abs/2101.06840, table 4) is 3.9; steps on 8 x H200 and 8 x B200 give 4.1 (stas00/ml-engineering), on 2 x A100-40 between 1 and
-1.5 (DeepSpeed #7474), on 8 x A800 only 0.4 (gist.github.com/chenyaofo)."""
+(arxiv.org/abs/2101.06840, table 4) is 3.9; steps on 8 x H200 and 8 x B200 give 4.1 (stas00/ml-engineering). Hosts with PCIe 3 and 4 differ
+by a factor of ten: 3.9 (ZeRO-Offload's), 1 to 1.5 (2 x A100-40, DeepSpeed #7474 and blogs/zenflow-corebinding), 0.4 (8 x A800,
+gist.github.com/chenyaofo); their geometric mean is taken."""
 NVME_READ, NVME_WRITE = 3e9, 2e9
 """Bytes per second of one consumer drive. deepspeed.ai, DeepNVMe: 10 / 5 GB/s for four drives of generation 4."""
 NETWORK = 12.5e9

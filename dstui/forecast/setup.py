@@ -26,6 +26,8 @@ then 4 for each of logits, copy and softmax."""
 SWIFT_LOSS_BYTES = 18.0
 """The same in ms-swift, which computes the loss of each token and the accuracy beside the model's own: five of its scripts with packed
 samples (tests/long/blind_rows_2.csv) took 17 to 19, those of its first releases 22."""
+PREFERENCE_LOSS_BYTES = 9.5
+"""The same for losses of preferences (DPO), which take the log-probabilities in 16 bits: measured with TRL's selective_log_softmax."""
 NEW_LOSS, FUSED_EXPERTS = (4, 49), (5,)
 """Releases of transformers from which the loss does not copy the logits, and the experts of a layer are one tensor."""
 
@@ -78,6 +80,8 @@ class Setup(NamedTuple):
     host_params: int = 1_000_000_000
     """Parameters that offload_param to NVMe keeps in RAM (max_in_cpu)."""
     tensor_parallel: int = 1
+    split_logits: bool = False
+    """Whether each rank of tensor parallelism computes its own rows of the vocabulary, as Megatron does (AutoTP gathers the logits)."""
     pipeline: int = 1
     """Ranks over which Megatron splits the layers: each holds some, and works on as many micro-batches at once."""
     sequence_parallel: int = 1
@@ -87,8 +91,8 @@ class Setup(NamedTuple):
     """Stage 3: whether saving gathers the 16-bit weights in the RAM of rank 0."""
     expert_parallel: int = 1
     """Ranks over which experts are split (AutoEP)."""
-    selective: bool = False
-    """With checkpointing: only what is cheap to recompute is recomputed."""
+    recompute: str = "full"
+    """With checkpointing, what runs again: whole layers (full), what is cheap (selective), the matrix of the attention (attention)."""
     activation_offload: bool = False
     """With checkpointing: the inputs of the layers are stored in RAM."""
     tiled_mlp: bool = False
@@ -108,6 +112,8 @@ class Setup(NamedTuple):
     training: bool = True
     on_cpu: bool = False
     """Whether the ranks run on CPUs."""
+    libraries: frozenset[str] | None = None
+    """The packages that the script imports, and "Trainer"; None if they are not known."""
 
     @property
     def shards(self) -> int:
@@ -210,11 +216,12 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         param_buffer=int(c.number(f"{param}.buffer_size") or 1e8),
         host_params=int(c.number(f"{param}.max_in_cpu") or 0),
         tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks, tensors),
+        split_logits=tensors > 1,
         pipeline=layers,
         sequence_parallel=_share(c, "sequence_parallel_size", ranks, parts),
         built_partitioned=integration != "deepspeed",
         expert_parallel=_share(c, "expert_parallel.autoep_size", ranks) if c.on("expert_parallel.enabled") else 1,
-        selective=bool(model and model.recompute == "selective"),
+        recompute=model.recompute if model else "full",
         activation_offload=bool(model and model.activation_offload) or c.on("activation_checkpointing.cpu_checkpointing"),
         tiled_mlp=bool(model and model.tiled_mlp),
         compiled=bool(model and model.compiled),

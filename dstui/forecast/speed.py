@@ -21,9 +21,9 @@ START_TOKENS = 700
 """The number of tokens at which a micro-batch reaches half of the speed of a large one."""
 MEMORY_SHARE = 0.8
 """The share of the data sheet's memory bandwidth that kernels reach if they only move bytes."""
-SELECTIVE_AGAIN = 0.4
-"""The share of the matrix products of the forward pass that selective recomputation repeats: every second one, of Llama's the smaller half.
-All small kernels run again, the attention does not."""
+AGAIN = {"full": 1.0, "selective": 0.4, "attention": 0.0}
+"""The share of the matrix products of the forward pass that recomputation repeats. Selective: every second one, of Llama's the smaller
+half; all small kernels run again, the attention does not."""
 ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
 """Operations of causal attention per token, position and element of the heads: two products in the forward pass, five in the backward pass.
 """
@@ -46,6 +46,8 @@ FULL = 0.85
 EXPERT_SECONDS = 1.6e-3
 """The seconds in which stage 3 gathers one linear layer of one expert, which nothing hides. Before transformers 5 each expert has three:
 91.2 s for a step of Qwen3-30B-A3B on 2 x 8 A800 (ms-swift, docs, Megatron-SWIFT/Quick-start). Leaf modules avoid it."""
+ZENFLOW_CORES = 0.5
+"""The share of the cores on which ZenFlow's processes update the weights (1 - pt_reserved_cores_perc, zenflow/zenflow_config.py)."""
 COLLECTIVE_SECONDS = 40e-6
 """The fixed cost of a collective: 32 KiB in 48 us on 8 x B200 (stas00/ml-engineering, network/)."""
 
@@ -104,24 +106,28 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
     head = shape.vocabulary * shape.hidden
     active = max(n.params - idle - n.head, 0)
     passes = 4 + 2 * n.trained / max(n.params, 1) if setup.training else 2
-    share = (SELECTIVE_AGAIN if setup.selective else 1) * again
+    share = AGAIN[setup.recompute] * again
     linear = (passes + 2 * share) * active * tokens + passes * head * tokens
     narrow = setup.precision in ("bf16", "fp16", "autocast")
     peak = rates.flops if narrow or not rates.slow_flops else rates.slow_flops
     seconds = linear / (peak * rates.sustained * tokens / (tokens + START_TOKENS))
     square = setup.sequence * tokens * shape.heads * shape.head_dim * shape.layers
-    products = ATTENTION_FORWARD * (1 + again * (not setup.selective)) + ATTENTION_BACKWARD * setup.training
+    products = ATTENTION_FORWARD * (1 + again * (setup.recompute != "selective")) + ATTENTION_BACKWARD * setup.training
     if setup.attention == "eager":
         seconds += 2 * products * square / (peak * rates.sustained)
     else:
         fused = (rates.attention or rates.flops * FUSED_ATTENTION) / (ALIBI if shape.family == "bloom" else 1)
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
-        moved = (moved_in_layers(setup, shape, again) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
+        moved = (
+            moved_in_layers(setup, shape, again and setup.recompute != "attention")
+            + 2 * loss_moves(setup, shape)
+            + _adapters_moved(setup, n, again)
+        ) * tokens
         seconds += moved / (rates.memory * MEMORY_SHARE)
     bubble = 1 + (setup.pipeline - 1) / setup.accumulation  # the first and the last micro-batches pass a pipeline alone
-    seconds = seconds / setup.split * bubble + _exchanged(setup, shape, tokens, again, rates)
-    waiting = setup.activation_offload and again and not setup.selective
+    seconds = (seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)) / setup.pipeline * bubble
+    waiting = setup.activation_offload and again and setup.recompute == "full"
     copies = 2 * 2 * shape.hidden * shape.layers * tokens / rates.host_link if waiting else 0.0
     return Work(seconds, tokens, copies)
 
@@ -158,7 +164,8 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     """Return what ZeRO transfers by stage: the volumes of the collectives on one rank."""
     shards, nodes, lp = setup.shards, setup.nodes, setup.weight_bytes
     share = (shards - 1) / shards
-    across = min(rates.inside, rates.between) if nodes > 1 else rates.inside
+    groups = min(setup.tensor_parallel, max(setup.ranks // nodes, 1))  # that share a node's network, each for its part of the tensors
+    across = min(rates.inside, rates.between / groups) if nodes > 1 else rates.inside
     weights = _stored(setup, n) / setup.split * share
     grads = lp * n.trained / setup.split * share
     gather = _gather_seconds(setup, weights, across, rates) if setup.stage == 3 else 0.0
@@ -202,7 +209,7 @@ def _hidden(setup: Setup, n: Counts, optimizer: float, rates: Rates) -> tuple[fl
     """Return the exposed part of the optimizer's step, the part beside the compute, and the share of compute that can hide it."""
     if setup.zenflow:
         selected = 32 * setup.zenflow * n.trained / setup.shards / (rates.memory * 0.7)
-        return selected, optimizer / setup.update_interval, 1.0
+        return selected, optimizer / setup.update_interval / ZENFLOW_CORES, 1.0
     if setup.super_offload:
         return 0.1 * optimizer, 0.9 * optimizer, 2 / 3
     return optimizer, 0.0, 0.0

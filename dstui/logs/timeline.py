@@ -143,14 +143,14 @@ class Timeline:
             with suppress(OSError):
                 names = (name[5:-4] for name in os.listdir(logs) if name.startswith("rank_") and name.endswith(".log"))  # noqa: PTH208
                 for rank in sorted(int(name) for name in names if name.isdecimal()):
-                    if rank < ATTEMPT and (self.ranks is None or rank in self.ranks):
-                        self._add(ATTEMPT * attempt + rank, rank, LogFile(self.folder.log(rank, attempt)))
+                    number = ATTEMPT * attempt + rank
+                    if rank < ATTEMPT and number not in self._index and (self.ranks is None or rank in self.ranks):
+                        self._add(number, rank, LogFile(self.folder.log(rank, attempt)))
         allow_files(ASIDE + 2 * len(self.sources))
 
     def _add(self, number: int, rank: int | None, file: LogFile | Notices) -> None:
-        if number not in self._index:
-            self._index[number] = len(self.sources)
-            self.sources.append(Source(number, rank, file))
+        self._index[number] = len(self.sources)
+        self.sources.append(Source(number, rank, file))
 
     def _poll(self) -> None:
         for source in self.sources:

@@ -42,8 +42,8 @@ PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from dstui.cli impor
 """Runs this same dstui, whatever the script has changed in its environment."""
 FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 """The variables that srun gives to its first task."""
-LAUNCHED_BY = {"deepspeed": ("deepspeed",), "torchrun": ("torchrun",), "accelerate": ("accelerate", "launch"), "python": ("python",)}
-"""Launcher -> the first words of its command."""
+LAUNCHED_BY = {"accelerate": ("accelerate", "launch"), "shell": ("bash", "-c"), "script": ("bash",)}
+"""Launcher -> the first words of its command, if not its name."""
 OF_THE_CONFIGURATION = "PL001"
 """The finding about who reads the Plan's configuration. It is ignored here: the script's own arguments stay as they are."""
 WITHOUT_DEEPSPEED = "PL027"
@@ -121,7 +121,7 @@ def _follow_held(name: str, words: Sequence[str]) -> None:
     found = recognise([name, *words])
     if found is not None:
         say(f"{name} is not started: what it would run on each host is followed once, here")
-        launched = ["bash", "-c", *found.words] if found.launcher == "shell" else [*LAUNCHED_BY[found.launcher], *found.words]
+        launched = [*LAUNCHED_BY.get(found.launcher, (found.launcher,)), *found.words]
         os.execvpe(launched[0], launched, {**FIRST_TASK, **os.environ, **found.env})
 
 

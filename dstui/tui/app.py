@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 
@@ -130,6 +130,12 @@ class DstuiApp(TerminalApp):
         self._run_screen: RunScreen | None = None
 
     # The screens
+
+    async def on_event(self, event: events.Event) -> None:
+        """Let the view of a job, which may be at rest, look at the consequences of any input."""
+        if self._run_screen is not None and isinstance(event, (events.InputEvent, events.Paste)):
+            self._run_screen.view.ticks.wake()
+        await super().on_event(event)
 
     def get_default_screen(self) -> MainScreen:
         """Return the screen of the first frame; that of a mode in MODES would load the CSS a second time."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from dstui.adopt.dsconfig import ConfigError
@@ -137,9 +139,10 @@ def test_interpreter_after_no_python_is_not_the_script(launcher: str) -> None:
     assert plan(f"{launcher} python -u train.py --lr 1").job.script == "train.py"
     found = plan(f"{launcher} /opt/venv/bin/python3.11 -m pkg.train --lr 1")
     assert (found.job.module, found.job.python) == ("pkg.train", "/opt/venv/bin/python3.11")
-    for words in ("python -c 'import train'", "./train.sh --lr 1"):
-        with pytest.raises(ConfigError, match="with --no_python each rank runs `"):
-            plan(f"{launcher} {words}")
+    for words in (["python", "-c", "import train"], ["./train.sh", "--lr", "1"]):
+        text = f"{launcher} {shlex.join(words)}"
+        assert list(plan(text).job.command) == [*launcher.split(), *words]
+        assert f"each rank runs {words[0]}, not a script or module of Python" in notes(text)
 
 
 def test_configuration_written_by_the_text_is_read() -> None:

@@ -49,6 +49,51 @@ def test_framework_command_is_imported_with_its_deepspeed_file(folder: Path, tex
     assert plan.deepspeed.get("zero_optimization") == {"stage": 2} and "ds.json" in done.stderr
 
 
+OWN_RANKS = {
+    "go.py": "from deepspeed.launcher.runner import main\n\nif __name__ == '__main__':\n    main(['train.py'])\n",
+    "spread.py": "import torch.multiprocessing as mp\nmp.spawn(print, nprocs=4)\n",
+    "trainers/ppo.py": "import ray\nray.init(num_cpus=4)\n",
+    "plain.py": "import torch\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "command_words"),
+    [
+        ("python -u ./go.py train.py -d conf a.yml", ["python", "./go.py", "train.py", "-d", "conf", "a.yml"]),
+        ("python3 spread.py --x 1", ["python", "spread.py", "--x", "1"]),
+        ("python -m trainers.ppo a=1", ["python", "-m", "trainers.ppo", "a=1"]),
+        ("python -m verl.trainer.main_ppo a=1", ["python", "-m", "verl.trainer.main_ppo", "a=1"]),
+        ("torchrun --nproc_per_node 2 spread.py", []),
+        ("python plain.py", []),
+    ],
+)
+def test_program_that_starts_its_ranks_itself_is_kept_as_a_command(folder: Path, text: str, command_words: list[str]) -> None:
+    for name, code in OWN_RANKS.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(code)
+    (folder / "f.sh").write_text(text)
+    done = command.dstui("import", "f.sh", cwd=folder)
+    assert list(load(done.stdout, "plan.yaml", str(folder)).job.command) == command_words, done.stderr
+    assert ("starts its ranks itself" in done.stderr) == bool(command_words)
+    assert ("python starts one process" in done.stderr) == (text == "python plain.py")
+
+
+def test_accelerate_script_that_no_launcher_tells_of_deepspeed_launches_as_it_is(folder: Path) -> None:
+    (folder / "train.py").write_text("from accelerate import Accelerator\n\nmodel = Accelerator().prepare(model)\n")
+    for text, integration in (
+        ("torchrun --nproc_per_node 2 train.py", "deepspeed"),
+        ("ACCELERATE_USE_DEEPSPEED=true torchrun train.py", "accelerate"),
+    ):
+        (folder / "f.sh").write_text(text)
+        done = command.dstui("import", "f.sh", cwd=folder)
+        assert load(done.stdout, "plan.yaml", str(folder)).job.integration == integration
+        assert ("this launch trains without it" in done.stderr) == (integration == "deepspeed")
+        (folder / f"{integration}.yaml").write_text(done.stdout)
+    checked = command.dstui("check", "deepspeed.yaml", cwd=folder)
+    assert checked.returncode == 0 and "set integration to accelerate" in checked.stdout
+
+
 def test_command_line_with_leading_variables_is_no_env_file() -> None:
     assert kind_of("FORCE_TORCHRUN=1 llamafactory-cli train x.yaml\n") == "command"
     assert kind_of("FORCE_TORCHRUN=1\nNAME=swift\n") == "env"

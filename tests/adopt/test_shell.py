@@ -29,7 +29,7 @@ SAME_AS_BASH = {
     "command substitution": "A=$(echo one two | tr ' ' ','); B=`seq 2 3`; deepspeed t.py $A $B $(printf '%s-' x y) $(echo 'a,b' | tr ',' '\\n' | wc -l)",
     "quotes": "deepspeed t.py 'a $b' \"c\\\"d \\$e \\x\" f\\ g $'h\\ti' --j='k l' '' \"\" '<|im_end|>' \"{\\\"a\\\": 1}\"",
     "wrappers": "env X_A=1 nohup deepspeed a.py; timeout 10 torchrun b.py; CUDA_VISIBLE_DEVICES=0 time deepspeed c.py",
-    "exports": "X_A=1; export X_B=2 X_C; X_C=3; export X_A; unset X_B; declare -x X_D=4; deepspeed t.py; X_E=$X_A deepspeed t.py",
+    "exports": "X_A=1; export X_B=2 X_C; X_C=3; export X_A; unset X_B; declare -x X_D=4; export 'X_Q=a b' \"X_R=$X_A\"; O='X_S=5 X_A'; export $O; deepspeed t.py; X_E=$X_A deepspeed t.py",
     "fields": 'L=0,1; IFS=\',\' read -r -a A <<< "$L"; O=$IFS; IFS=,; P=($L); S="${P[*]}"; IFS=$O; deepspeed t.py ${#A[@]} ${P[1]} $S; while IFS=: read -r k v; do torchrun t.py $k "$v"; done < <(printf \'a:b c\\nd:e\\n\')',
     "text programs": "M=org/name.x; deepspeed t.py $(echo $M | cut -d/ -f2) $(echo $M | sed 's/\\//-/g') $(echo 1,2 | awk -F',' '{print NF}') $(echo '4*8' | bc) $(expr 16 / 2) $(seq -s, 0 2) $(echo Ab | tr '[:lower:]' '[:upper:]') $(printf '%02d-%.2f' 7 0.5)",
     "folders that are left again": "mkdir -p q; cd q; cd - > /dev/null; pushd q > /dev/null; popd > /dev/null; cd q && cd ..; deepspeed t.py",
@@ -120,6 +120,12 @@ def test_script_that_requires_a_variable_is_read_as_if_it_were_set() -> None:
     assert [to_plan_text(word) for word in shell.launches[0].words] == ["t.py", "${ROOT}", "4"]
     assert "line 1 ends the script without what it asks for: read as set" in shell.notes
     assert not any("$ROOT" in note for note in shell.notes)
+
+
+def test_launch_of_a_stage_that_is_off_is_named_instead_of_its_preparation() -> None:
+    text = "stage=0\nif [ $stage -le 0 ]; then\n  python prepare_data.py --out x\nfi\nif [ $stage -ge 4 ]; then\n  torchrun t.py\nfi"
+    assert read(text).unreached == "torchrun in line 6, under the condition in line 5,"
+    assert read(text.replace("prepare_data", "train")).unreached == ""
 
 
 def test_launch_wrapped_by_a_submitter_is_found() -> None:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dstui.tui.run.job_view import POLL
+from dstui.tui.run.ticks import POLL
 from tests.flood import end, lines_per_rank, running_job, start_flood
 from tests.terminal import UNKNOWN, Terminal
 

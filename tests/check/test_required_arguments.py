@@ -99,6 +99,15 @@ def test_missing_arguments_become_holes_that_the_launch_asks_for(tmp_path: Path)
     assert "PL035" not in codes and "PL070" in codes
 
 
+@pytest.mark.parametrize(("launcher", "lacks"), [("null", False), ("torchrun", True), ("accelerate", True)])
+def test_local_rank_is_missing_only_where_the_launcher_does_not_pass_it(tmp_path: Path, launcher: str, lacks: bool) -> None:
+    text = DIRECT.replace('"data", help="the folder"', '"--local_rank", type=int, required=True')
+    plan, finding = reported(tmp_path, text, "--lr", "1")
+    plan = plan.set("cluster.launcher", None if launcher == "null" else launcher)
+    codes = {f.code for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
+    assert finding is None and ("PL035" in codes) == lacks
+
+
 def test_holes_precede_an_option_that_takes_all_that_follow(tmp_path: Path) -> None:
     text = DIRECT.replace('"-l", type=float', 'nargs="+"').replace('parser.add_argument("rest", nargs=argparse.REMAINDER)', "")
     plan, finding = reported(tmp_path, text.replace('"data"', '"data", nargs=2'))

@@ -230,6 +230,16 @@ def test_small_terminal_says_what_it_needs_and_grows(start: Start) -> None:
     assert terminal.exit_code() == 0
 
 
+def sleeps(terminal: Terminal) -> bool:
+    """Return whether at most one thread is woken in a second: the one that looks whether the terminal is gone."""
+    for _ in range(5):  # modules are still imported in the background
+        before = terminal.wakeups()
+        assert not terminal.pump(1.0)
+        if terminal.wakeups() - before <= 3:
+            return True
+    return False
+
+
 @pytest.mark.parametrize(("columns", "rows", "words"), [(120, 0, ""), (0, 0, ""), (120, 40, "> output")])
 def test_terminal_of_unknown_size_is_drawn_once(tmp_path: Path, columns: int, rows: int, words: str) -> None:
     """A serial line, a container's terminal before its first resize, or a redirected standard output."""
@@ -237,7 +247,7 @@ def test_terminal_of_unknown_size_is_drawn_once(tmp_path: Path, columns: int, ro
     terminal = Terminal(["sh", "-c", sized], columns=columns or 80, rows=rows or 25, cwd=str(tmp_path))
     try:
         terminal.wait("1 Machine", "CPU, 2 ranks" if columns else "✔ ok")
-        assert terminal.settle(1.0, timeout=10.0) and not terminal.pump(1.0), "it redraws endlessly"
+        assert terminal.settle(1.0, timeout=10.0) and (sleeps(terminal) if words else not terminal.pump(1.0)), "it redraws endlessly"
         terminal.press("q")
         assert terminal.exit_code() == 0
     finally:

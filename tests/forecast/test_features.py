@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from targets import EIGHT_H100, GB, NO_GPU, facts, plan
 
+from dstui.forecast.activations import activations
 from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import Forecast, forecast
 from dstui.forecast.hardware import named_machine
-from dstui.forecast.model import facts_of_config, facts_of_params
+from dstui.forecast.model import counts, facts_of_config, facts_of_params
+from dstui.forecast.rates import Rates
+from dstui.forecast.setup import Setup
+from dstui.forecast.speed import traffic, work
 from dstui.plan import load
 
 LLAMA = "meta-llama/Llama-3.1-8B"
@@ -54,13 +58,13 @@ def test_activations_offloaded_to_ram_use_ram_and_cost_copies() -> None:
 
 def test_selective_recomputation_is_between_none_and_all() -> None:
     sets = {"stage": 3, "micro": 2, "sequence": 4096}
-    none, selective, full = (
-        found(**sets, model__activation_checkpointing=on, model__recompute=kind)
-        for on, kind in ((False, "full"), (True, "selective"), (True, "full"))
-    )
-    sizes = [f.gpu.bytes or 0 for f in (none, selective, full)]
-    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == 3
-    speeds = [f.speed.tokens for f in (none, selective, full) if f.speed]
+    kinds = ((False, "full"), (True, "attention"), (True, "selective"), (True, "full"))
+    each = [
+        found(**sets, model__activation_checkpointing=on, model__recompute=kind, model__attention="eager") for on, kind in kinds
+    ]  # with another attention than eager, there is no matrix to recompute
+    sizes = [f.gpu.bytes or 0 for f in each]
+    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == 4
+    speeds = [f.speed.tokens for f in each if f.speed and f is not each[2]]  # selective recomputes no attention
     assert speeds == sorted(speeds, reverse=True)
 
 
@@ -81,6 +85,19 @@ def test_tensor_parallel_ranks_hold_part_of_the_weights_and_communicate_in_every
     whole, split = found(stage=1, micro=2), found(stage=1, micro=2, deepspeed__tensor_parallel={"autotp_size": 4})
     assert split.gpu.parts["weights"] == pytest.approx(whole.gpu.parts["weights"] / 4, rel=0.01)
     assert split.speed and whole.speed and split.speed.tokens < whole.speed.tokens
+
+
+def test_megatrons_ranks_split_the_logits_the_network_and_the_layers_of_a_pipeline() -> None:
+    """AutoTP gathers the logits, Megatron does not. Both send each rank's own part through the network of the node."""
+    shape, n = (one := facts(LLAMA)).shape, counts(one, None)
+    assert shape is not None and n is not None
+    auto = Setup(ranks=32, nodes=4, stage=3, tensor_parallel=4, micro_batch=2, sequence=4096)
+    own = auto._replace(split_logits=True)
+    assert activations(own, shape).loss == pytest.approx(activations(auto, shape).loss / 4, rel=0.1)
+    rates = Rates(flops=3e14, inside=2e11, between=5e10)
+    assert traffic(own, shape, n, rates).micro == pytest.approx(traffic(own._replace(tensor_parallel=1), shape, n, rates).micro, rel=0.2)
+    deep, flat = (work(own._replace(pipeline=pipes, accumulation=1000), shape, n, 0, rates).compute for pipes in (4, 1))
+    assert deep == pytest.approx(flat / 4, rel=0.01)
 
 
 def test_expert_parallelism_frees_gpu_memory() -> None:

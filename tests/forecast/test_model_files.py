@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from shapes import SMALL
+from targets import NO_GPU, ONE_4090
 
 from dstui.facts.model_files import read_model, read_models
 from dstui.forecast.forecast import forecast
 from dstui.forecast.hardware import named_machine
+from dstui.machine.snapshot import Machine
 from dstui.plan import load
 
 CONFIG = {"model_type": "llama", **SMALL}
@@ -68,6 +70,25 @@ def test_each_of_several_models_is_read_by_its_name() -> None:
     found = read_models(plan)
     assert isinstance(found, dict)
     assert {name: facts.params for name, facts in found.items()} == {"student": 124_439_808, "teacher": 10**9}
+
+
+def test_rank_takes_the_ram_of_what_its_script_imports(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import deepspeed, torch\nengine = deepspeed.initialize()\n")
+    (tmp_path / "helper.py").write_text("from transformers import AutoModel\n")
+    (tmp_path / "helped.py").write_text("import deepspeed, helper\n")
+    (tmp_path / "tuned.py").write_text("from trl import SFTTrainer\n")
+    (tmp_path / "foreign.py").write_text("import deepspeed, my_framework\n")
+
+    def ram(script: str, machine: Machine = NO_GPU, integration: str = "deepspeed") -> float:
+        job = f"{{script: {script}, integration: {integration}}}"
+        text = f"version: 1\njob: {job}\nmodel: {{params: 1e6}}\ncluster: {{cpu_ranks: 1}}\ndeepspeed: {{train_batch_size: 1}}\n"
+        written = load(text, base=str(tmp_path))
+        return forecast(written, read_models(written), machine).host.parts["processes"] / (1 << 20)
+
+    found = [round(ram(f"{name}.py")) for name in ("own", "helped", "tuned", "foreign", "missing")]
+    assert found == [385, 437, 560, 560, 560]  # measured on CPU ranks; what is not read here may be trl
+    assert [round(ram(name, integration="trainer")) for name in ("own.py", "missing.py")] == [540, 540]
+    assert ram("own.py", ONE_4090) - ram("own.py") == pytest.approx(3.07 * 1024, abs=1)
 
 
 @pytest.mark.parametrize(

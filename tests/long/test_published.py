@@ -24,7 +24,16 @@ from dstui.forecast.model import ModelFacts, counts, facts_of_config
 from dstui.forecast.modelled import Modelled
 from dstui.forecast.presets import presets
 from dstui.forecast.rates import Rates
-from dstui.forecast.setup import FUSED_EXPERTS, LOSS_BYTES, NEW_LOSS, OLD_LOSS_BYTES, SWIFT_LOSS_BYTES, Setup, is_before
+from dstui.forecast.setup import (
+    FUSED_EXPERTS,
+    LOSS_BYTES,
+    NEW_LOSS,
+    OLD_LOSS_BYTES,
+    PREFERENCE_LOSS_BYTES,
+    SWIFT_LOSS_BYTES,
+    Setup,
+    is_before,
+)
 from dstui.plan.model import Lora, Model
 
 GIB = 1 << 30
@@ -51,8 +60,9 @@ def facts_of(name: str) -> ModelFacts:
     kind, *numbers = name.split(":")
     hidden, layers, rows, *more = map(int, numbers)
     if kind == "gpt":
+        heads = more[1] if len(more) > 1 else hidden // 64
         return facts_of_config(
-            {"model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": hidden // 64, "vocab_size": rows, "n_positions": more[0]}
+            {"model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": heads, "vocab_size": rows, "n_positions": more[0]}
         )
     ffn, heads, keys = more
     config = {"model_type": "llama", "hidden_size": hidden, "num_hidden_layers": layers, "vocab_size": rows, "intermediate_size": ffn}
@@ -66,7 +76,7 @@ ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on que
 def loss_of(row: dict[str, str]) -> float:
     """Return the bytes of the logits and the loss in the framework of a row."""
     if "ms-swift" in row["source"]:
-        return SWIFT_LOSS_BYTES
+        return PREFERENCE_LOSS_BYTES if "DPO" in row["note"] else SWIFT_LOSS_BYTES
     return OLD_LOSS_BYTES if is_before(NEW_LOSS, row["transformers"] or None) else LOSS_BYTES
 
 
@@ -82,10 +92,10 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     more = more_of(row)
     lora = Lora(r=int(row["lora_r"]), target_modules=targets, dropout=more.pop("dropout", 0.0)) if row["lora_r"] else None
     model = Model(lora=lora, quantization=row["quantization"] or None)
-    stage = int(row["stage"])
+    stage, reference = int(row["stage"]), more.pop("reference", False)
     setup = Setup(
         ranks=int(row["gpus"]),
-        nodes=max(int(row["gpus"]) // 8, 1),
+        nodes=nodes_of(row),
         stage=stage,
         precision=row["precision"].removesuffix(" small"),  # type: ignore[arg-type]
         small_master=row["precision"].endswith("small"),
@@ -104,9 +114,17 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         loss_bytes=loss_of(row),
         split_experts=is_before(FUSED_EXPERTS, row["transformers"] or None),
         built_partitioned=row["built_partitioned"] == "yes",
-    )._replace(**more)
+    )._replace(**{name: value for name, value in more.items() if name != "per_node"})
     room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB))
-    return assembled([Modelled(facts=facts_of(row["model"]), model=model, setup=setup)], room, rates, ())
+    models = [Modelled(facts=facts_of(row["model"]), model=model, setup=setup)]
+    if reference:  # the model before the training, which DPO compares with
+        models.append(Modelled(name="reference", facts=models[0].facts, model=None, setup=setup._replace(training=False)))
+    return assembled(models, room, rates, ())
+
+
+def nodes_of(row: dict[str, str]) -> int:
+    """Return the nodes of a row: with 8 GPUs each, unless it says another number."""
+    return max(int(row["gpus"]) // more_of(row).get("per_node", 8), 1)
 
 
 def estimated(row: dict[str, str]) -> float | None:

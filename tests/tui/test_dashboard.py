@@ -140,7 +140,10 @@ async def test_narrower_screen_has_sparklines_and_a_small_one_only_the_log(
         assert not job_view(pilot).charts.display
 
 
-async def test_plot_goes_to_the_loss_that_is_read_after_the_gpu_use(open_app: Open, run: JobFolder) -> None:
+async def test_plot_goes_to_the_loss_that_is_read_after_the_gpu_use(
+    open_app: Open, run: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dstui.tui.plot.plot_screen.REST", 0.1)
     for rank in (0, 1):
         run.log(rank).write_text("starting\n")
     async with open_app() as pilot:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from textual.pilot import Pilot
 
+from dstui.jobs.store.index import listing_stamp
+from dstui.runs.find import find_runs
+from dstui.tui.runs import reading
 from dstui.tui.session.settings import setting
 from tests.jobs.made import make_job
 from tests.runs.test_table import at, log, plan
 from tests.tui.conftest import Open, job_view, screen, text_of, until
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -55,6 +60,26 @@ async def test_runs_are_sorted_filtered_and_left(open_app: Open, three_runs: Pat
         await until(pilot, lambda: len(names(pilot)) >= 3)
         await pilot.press("escape")
         await until(pilot, lambda: pilot.app.screen is pilot.app.main and pilot.app.step is step)
+
+
+def test_ended_runs_are_read_once_until_one_is_added(three_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(three_runs.parent)
+    monkeypatch.setattr(reading, "PAUSE", 0.01)
+    reads: list[int] = []
+    monkeypatch.setattr(reading, "find_runs", lambda kept: reads.append(len(found := find_runs(kept))) or found)
+    checks: list[int] = []
+    monkeypatch.setattr(reading, "listing_stamp", lambda: checks.append(0) or listing_stamp())
+    reader = reading.Reading(lambda _table: None)
+    thread = Thread(target=reader.work)
+    thread.start()
+    try:
+        wait_for(lambda: len(checks) > 5)
+        assert reads == [3]
+        make_job(three_runs / "run-d", plan(), log(3.0, 2.5), **at(4))
+        wait_for(lambda: 4 in reads)
+    finally:
+        reader.end()
+        thread.join()
 
 
 async def test_invalid_filter_is_refused_while_typing(open_app: Open, three_runs: Path) -> None:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
+from textual.widget import Widget
 
 from dstui.documents.plan_files import read_plan
 from dstui.jobs.store.folder import JobFolder
@@ -111,6 +113,41 @@ async def test_enter_on_the_question_to_stop_keeps_the_job_running(open_app: Ope
         await until(pilot, lambda: not letters(pilot))
         view = job_view(pilot)
         assert view.job is not None and view.job.stopping is None
+
+
+def timer_rates(pilot: Pilot[int]) -> list[float]:
+    """Return how often per second each running timer of the app fires."""
+    screens = [screen for stack in pilot.app._screen_stacks.values() for screen in stack]
+    pumps = [pilot.app, *(node for screen in screens for node in (screen, *screen.walk_children(Widget)))]
+    timers = [timer for pump in pumps for timer in pump._timers]
+    return [1 / timer._interval for timer in timers if timer._task and timer._active.is_set() and timer._repeat is None]
+
+
+async def test_ended_job_is_only_checked_for_changes_until_a_key_is_pressed(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dstui.tui.run.ticks.SETTLED", 0.1)
+    monkeypatch.setattr("dstui.tui.run.ticks.REST", 0.2)
+    job = make_watched_job(tmp_path / "job")
+    async with open_app() as pilot:
+        view = await attach(pilot, job)
+        await until(pilot, lambda: "ready" in screen(pilot) and view.ticks.rests)
+        assert timer_rates(pilot) == [pytest.approx(1 / 0.2)]
+        with job.log(0).open("a") as log:
+            log.write("a late line\n")
+        await until(pilot, lambda: "a late line" in screen(pilot))
+        await until(pilot, lambda: view.ticks.rests)
+        job.status_file.write_text(job.status_file.read_text().replace("succeeded", "failed"))
+        await until(pilot, lambda: "✖ failed" in text_of(pilot, "#run-head"))
+        await until(pilot, lambda: view.ticks.rests)
+        await pilot.press("home")
+        assert not view.ticks.rests
+        await pilot.press("m")
+        await until(pilot, lambda: "Metrics" in screen(pilot) and pilot.app.screen.history.ended and view.ticks.rests)
+        await until(pilot, lambda: len(timer_rates(pilot)) == 1)
+        await pilot.press("escape", "J")
+        await until(pilot, lambda: "Runs" in screen(pilot) and view.ticks.rests)
+        assert len(timer_rates(pilot)) == 1
 
 
 def open_logs(folder: Path) -> set[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from dstui.adopt.shell.expansion import Expander, line_of
 from dstui.adopt.shell.shell_state import Node, ShellState, Streams, Undecidable, Value, hole
 from dstui.adopt.shell.unknowns import Unknowns
 
+NAME = re.compile(r"[A-Za-z_]\w*")
 MOST_ELEMENTS = 200
 """Elements of an array that are set one by one."""
 
@@ -35,7 +37,7 @@ def declare(reader: Reader, node: Node, state: ShellState, _streams: Streams) ->
     for argument in node.get("Args", ()):
         name = (argument.get("Name") or {}).get("Value")
         if name is None:
-            options += reader.expander(state).text(argument.get("Value"))
+            options += _declare_words(reader.expander(state).words([argument["Value"]]), state, exports=exports or "x" in options)
             exports = exports or "x" in options
             continue
         if "A" in options:
@@ -49,6 +51,17 @@ def declare(reader: Reader, node: Node, state: ShellState, _streams: Streams) ->
         if exports:
             state.exported.add(name)
     return True
+
+
+def _declare_words(words: Sequence[str], state: ShellState, *, exports: bool) -> str:
+    """Follow words of a declaration that the parser does not split: `'NAME=value'`, `$SETTINGS`. Return the options among them."""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not NAME.fullmatch(name):
+            continue
+        state.variables |= {name: value} if equals else {}
+        state.exported |= {name} if exports else set()
+    return "".join(word for word in words if word.startswith("-"))
 
 
 def assign(reader: Reader, node: Node, state: ShellState) -> None:

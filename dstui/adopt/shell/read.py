@@ -36,7 +36,7 @@ class ShellText:
     undecided: Mapping[str, int]
     """Variable -> the line of the branch that decides its value at run time."""
     unreached: str = ""
-    """A launch that is written in the text but not reached: `torchrun in line 7`; only if there are no others."""
+    """A launch that is written in the text but not reached: `torchrun in line 7`; only if no other one trains."""
 
 
 class Unparsed(Exception):
@@ -78,19 +78,22 @@ def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
         {**sources, **{name: _with_comment(name, source, text) for name, source in unknowns.sources.items()}},
         tuple(dict.fromkeys(unknowns.unseen)),
         reader.undecided,
-        "" if launches else next(_written_launches(tree), ""),
+        "" if any(how < UNLIKELY for (how, _), _ in ranked) else next(_written_launches(tree), ""),
     )
 
 
 def _written_launches(tree: Node) -> Iterator[str]:
-    """Yield the commands of a text that begin with a launcher, in any branch or function."""
-    waiting: list[Any] = [tree]
-    for node in waiting:  # the list grows meanwhile
-        waiting += [one for one in (node.values() if isinstance(node, dict) else node) if isinstance(one, dict | list)]
+    """Yield the commands of a text that begin with a launcher, in any branch or function, with the line of the innermost `if`."""
+    waiting: list[tuple[Any, int]] = [(tree, 0)]
+    for node, condition in waiting:  # the list grows meanwhile
+        if isinstance(node, dict) and node.get("Type") == "IfClause":
+            condition = line_of(node)  # noqa: PLW2901
+        waiting += [(one, condition) for one in (node.values() if isinstance(node, dict) else node) if isinstance(one, dict | list)]
         if isinstance(node, dict) and node.get("Type") == "CallExpr":
             found = recognise([_literal(word) for word in node.get("Args") or ()])
             if found is not None and found.launcher not in ("shell", "script", "python"):
-                yield f"{found.launcher} in line {line_of(node)}"
+                under = f", under the condition in line {condition}," if condition else ""
+                yield f"{found.launcher} in line {line_of(node)}{under}"
 
 
 def _literal(word: Node) -> str:

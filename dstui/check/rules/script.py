@@ -12,6 +12,7 @@ from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan, write
 from dstui.check.rules.optimizer import script_builds_unasked
+from dstui.plan import Plan
 from dstui.plan.finding import Fix, Severity
 from dstui.plan.handed_over import CONFIG, hands_over, named_files
 from dstui.plan.holes import HOLE
@@ -91,19 +92,17 @@ def another_integration(c: Context) -> Problems:
         return
     if c.plan.job.integration == "accelerate" and facts.under_accelerate:
         return  # the Trainer under accelerate
-    message = f"the script is read as {facts.integration} ({facts.why}), the Plan says {c.plan.job.integration}"
-    fix = Fix(f"set integration to {facts.integration}", (write(c, "job.integration", facts.integration),))
+    message = f"the script is read as {facts.reader} ({facts.why}), the Plan says {c.plan.job.integration}"
+    fix = Fix(f"set integration to {facts.reader}", (write(c, "job.integration", facts.reader),))
     yield about_the_plan("job.integration", message, fix=fix)
 
 
 @rule("PL024", "warning", source="launcher/launch.py:230-240")
 def parser_without_local_rank(c: Context) -> Problems:
     """DeepSpeed's launcher passes --local_rank to every rank, but the script's parser does not know it."""
-    if c.plan is None or c.facts is None or not c.facts.refuses_local_rank:
+    if c.plan is None or c.facts is None or not c.facts.refuses_local_rank or not _passes_local_rank(c.plan):
         return
-    job, cluster = c.plan.job, c.plan.cluster
-    if job.integration == "accelerate" or "--no_local_rank" in cluster.launcher_args or cluster.launcher in ("torchrun", "accelerate"):
-        return
+    cluster = c.plan.cluster
     why = "it exits at once: error: unrecognized arguments: --local_rank=0"
     fix = Fix(
         "start without it: cluster.launcher_args gets --no_local_rank (LOCAL_RANK is in the environment)",
@@ -112,17 +111,27 @@ def parser_without_local_rank(c: Context) -> Problems:
     yield about_the_plan("job.script", "the script's parser does not know --local_rank, which the launcher gives every rank", why, fix)
 
 
+def _passes_local_rank(plan: Plan) -> bool:
+    """Return whether the launcher adds --local_rank=N to the arguments of each rank."""
+    cluster = plan.cluster
+    without = "--no_local_rank" in cluster.launcher_args or cluster.launcher in ("torchrun", "accelerate")
+    return plan.job.integration != "accelerate" and not without
+
+
 @rule("PL035", "error", when="run", source="dstui/adopt/script_arguments.py")
 def required_arguments(c: Context) -> Problems:
     """The script's parser requires arguments that the Plan does not give."""
-    if c.plan is None or c.facts is None or not (lacking := missing(c.facts.arguments, c.plan.job.args)):
+    if c.plan is None or c.facts is None:
+        return
+    added = ["--local_rank=0"] if _passes_local_rank(c.plan) else []
+    if not (lacking := missing(c.facts.arguments, [*added, *c.plan.job.args])):
         return
     name = (c.plan.job.script or c.plan.job.module or "the script").rpartition("/")[2]
     asked = ", ".join(f"{one} (line {one.line})" for one in lacking)
     why = f"each rank exits with argparse's usage: {MISSING}: {', '.join(map(str, lacking))}"
     fix = Fix("add them to job.args")
     for words in _with_holes(lacking, c.plan.job.args):
-        if not missing(c.facts.arguments, words):
+        if not missing(c.facts.arguments, [*added, *words]):
             fix = Fix("add them to job.args as ${…}, whose values are asked for", (write(c, "job.args", words),))
             break
     yield about_the_plan("job.args", f"the parser of {name} requires {asked}", why, fix)

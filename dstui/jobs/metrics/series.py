@@ -61,7 +61,8 @@ class MetricSeries:
         self._tellers: dict[str, set[int]] = {}
         self._kept: set[int] = set()
         self._scanned = float("-inf")
-        self._flushed = self._closed = False
+        self.ended = self._closed = False
+        """Whether the job has ended and all of its logs were read."""
         self._reading, self._lock = Lock(), Lock()
 
     def advance(self, seconds: float) -> bool:
@@ -85,9 +86,9 @@ class MetricSeries:
 
     def _flush(self) -> bool:
         """Process the last incomplete lines, once, after the job's end. Return False while it runs."""
-        if self._flushed or not self.folder.has_ended:
+        if self.ended or not self.folder.has_ended:
             return False
-        self._flushed = True
+        self.ended = True
         for (attempt, _), log in self._logs.items():
             self._take(attempt, log.last(self._measure))
         return True

@@ -11,7 +11,7 @@ from pathlib import Path
 from dstui.base.dataclass import dataclass
 from dstui.base.files import is_file, reason
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
-from dstui.jobs.store.ownership import Entry, entries
+from dstui.jobs.store.ownership import Entry, entries, index_file
 from dstui.jobs.store.records import JobStatus
 from dstui.jobs.store.status import current_status, rebuilt
 from dstui.logs.time_parsing import format_iso
@@ -64,6 +64,16 @@ def known_runs() -> list[KnownRun]:
     statuses = ((folder, entry, last_status(folder)) for path, entry in found.items() if is_job(folder := JobFolder(path)))
     runs = [KnownRun(folder, status, entry) for folder, entry, status in statuses if status is not None]
     return sorted((run for run in runs if run.started), key=lambda run: run.started)
+
+
+def listing_stamp() -> tuple[int, ...]:
+    """Return numbers that change whenever a run is added."""
+    stamp: list[int] = []
+    for path in (index_file(), Path.cwd() / RUNS_FOLDER):
+        with suppress(OSError):
+            found = path.stat()
+            stamp += [found.st_ino, found.st_size, found.st_mtime_ns]
+    return tuple(stamp)
 
 
 def last_status(folder: JobFolder) -> JobStatus | None:

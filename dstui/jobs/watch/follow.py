@@ -74,7 +74,8 @@ class Follower:
         self._status: JobStatus | None = None
         self._hosts: dict[str, HostStatus] = {}
         self._unwritten: JobStatus | None = None
-        self._status_stamp: tuple[int, int] | None = None
+        self.status_stamp: tuple[int, int] | None = None
+        """Of status.json as it was last read: inode and time."""
         self._refreshed = 0.0
         self._tails: dict[int | None, Tail] = {None: Tail(folder.launcher_log, backlog)}
         self.notices = JobNotices(folder)
@@ -183,12 +184,12 @@ class Follower:
         if self._unwritten:
             return self._take_status(self._unwritten)
         stamp = (found.st_ino, found.st_mtime_ns)  # the file system's clock may be coarser than the rate of writes
-        if stamp == self._status_stamp:
+        if stamp == self.status_stamp:
             return []
         status = self.folder.read_status()
         if status is None or not self._change_attempt(status.attempt):
             return []
-        self._status_stamp = stamp
+        self.status_stamp = stamp
         return self._take_status(status)
 
     def _take_status(self, status: JobStatus) -> list[int]:

@@ -133,6 +133,11 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
         self._thread.start()
 
+    @property
+    def active(self) -> bool:
+        """Return whether it still samples."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """Stop sampling, without waiting for a hanging driver."""
         self._closed.set()

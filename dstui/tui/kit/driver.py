@@ -20,11 +20,12 @@ import time
 from codecs import getincrementaldecoder
 from contextlib import suppress
 from functools import partial
-from threading import Thread
+from threading import Event, Thread
 from typing import IO, Any
 
 from textual._xterm_parser import XTermParser
 from textual.app import App
+from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
 
 DEADLINE, WITHOUT_TERMINAL = 2.0, 1.0
@@ -32,7 +33,7 @@ DEADLINE, WITHOUT_TERMINAL = 2.0, 1.0
 RECHECK = 1000
 """Milliseconds after which the terminal is checked again, in case the kernel does not wake the waiting thread."""
 INPUT_WAIT = 0.1
-"""Seconds after which a lone escape is the key Escape, and between two checks for the end of the session. The same as Textual's."""
+"""Seconds between two checks whether an escape was a key of its own, until it is one. Afterwards the thread sleeps until the next input."""
 END_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 """No key sends the first two while the session has the terminal, but `kill` and a terminal that was just lost can."""
 LEFT = "\x1b[<u\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1049l\x1b[?25h"
@@ -64,12 +65,33 @@ class _Lasting:
                 self.gone = True
 
 
+class _Awaited(Event):
+    """An event that `select` can wait for too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pipe = os.pipe()
+
+    def fileno(self) -> int:
+        return self._pipe[0]
+
+    def set(self) -> None:
+        super().set()
+        os.write(self._pipe[1], b"\0")
+
+    def clear(self) -> None:
+        if select.select([self], [], [], 0)[0]:
+            os.read(self._pipe[0], 4096)
+        super().clear()
+
+
 class LastingDriver(LinuxDriver):
     """A LinuxDriver that outlives its terminal for as long as the app needs to exit."""
 
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._file: Any = _Lasting(self._file)
+        self.exit_event = self._over = _Awaited()
         self._signals = os.pipe()
         self._watched = False
 
@@ -97,17 +119,21 @@ class LastingDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read keys until the end. Invalid UTF-8 becomes U+FFFD; an exception ends the app like one of the event loop."""
         parser, decode = XTermParser(self._debug), getincrementaldecoder("utf-8")("replace").decode
+        settled, wait = 0.0, None  # `settled`: when the parser stops waiting for a further part of a key
         try:
             while not self.exit_event.is_set():
-                if select.select([self.fileno], [], [], INPUT_WAIT)[0]:
+                ready, now = select.select([self.fileno, self._over], [], [], wait)[0], time.monotonic()
+                if self.fileno in ready:
                     data = os.read(self.fileno, 4096)
                     if not data:
                         return  # the terminal is gone
                     if text := decode(data):  # empty for an incomplete character, which the parser would take for the end of the input
                         for event in parser.feed(text):
                             self.process_message(event)
+                    settled = time.monotonic() + ESCAPE_DELAY
                 for event in parser.tick():
                     self.process_message(event)
+                wait = INPUT_WAIT if now < settled else None
         except OSError:
             return  # the terminal is gone
         except Exception as error:

@@ -35,8 +35,8 @@ from dstui.tui.session.settings import remember, setting
 
 SLICE = 0.03
 """Seconds of reading after which the screen gets its turn."""
-BREATH, PAUSE = 0.01, 0.5
-"""Seconds between two slices while there is more to read, and if there is not."""
+BREATH, PAUSE, REST = 0.01, 0.5, 10.0
+"""Seconds between two slices while there is more to read, if there is not, and if no job is running any more."""
 FRAME = 0.3
 """Seconds between two drawings while more is read."""
 NAME_CELLS, LIST_CELLS = 15, 22
@@ -73,7 +73,7 @@ class Plot(Over[None]):
         self.others = list(others)
         self._headline = headline
         self._chosen = bool(name)
-        self._over = Event()
+        self._over, self._changed = Event(), Event()
         self.head, self.metrics = RowList(id="plot-head"), RowList(id="metrics", classes="pane")
         self.canvas, self.box = Canvas(), Vertical(id="plot-box", classes="pane")
 
@@ -91,12 +91,13 @@ class Plot(Over[None]):
         """Start reading."""
         self.metrics.focus()
         in_thread(self, self._read)
-        self.set_interval(1.0, self._draw_head)
+        self._clock = self.set_interval(1.0, self._draw_head)
         self.draw()
 
     def on_unmount(self) -> None:
         """Stop reading."""
         self._over.set()
+        self._changed.set()
 
     @on(RowList.Resized)
     def _resized(self) -> None:
@@ -122,7 +123,9 @@ class Plot(Over[None]):
             elif not any(new) and reported:
                 reported = 0.0
                 self.post_message(self.Grown())
-            self._over.wait(BREATH if any(new) else PAUSE)
+            ended = not any(new) and all(history.ended for history in read)
+            self._changed.wait(BREATH if any(new) else REST if ended else PAUSE)
+            self._changed.clear()
         for history in read[1:]:
             history.close()
 
@@ -166,6 +169,8 @@ class Plot(Over[None]):
         label(box, " · ".join(title), "  ".join(filter(None, below)))
 
     def _draw_head(self) -> None:
+        if self.history.ended:
+            self._clock.pause()  # the headline has no running time any more
         line = self._headline()
         self.head.show_rows([Row(line.left, (*line.right, *self._notes()))])
 
@@ -233,6 +238,7 @@ class Plot(Over[None]):
         """Overlay another run, or remove the overlay."""
         if self.others:
             self.others = []
+            self._changed.set()
             self.draw()
         else:
             self.app.push_screen(OtherRun(self.history.folder), self._lay_over)
@@ -240,6 +246,7 @@ class Plot(Over[None]):
     def _lay_over(self, path: str | None) -> None:
         if path:
             self.others = [MetricSeries(JobFolder(path))]
+            self._changed.set()
             self.draw()
 
     def action_metrics(self) -> None:

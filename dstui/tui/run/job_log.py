@@ -22,7 +22,7 @@ from dstui.tui.run.log_marks import draw_marks
 from dstui.tui.run.log_view import LogView
 
 NEW_LOGS = 1.0
-"""Seconds between two searches for logs of further ranks and attempts; for an ended job, between any two polls."""
+"""Seconds between two searches for logs of further ranks and attempts."""
 MOST_COPIED = 100_000
 """Lines that are copied at once, the last ones."""
 SPELL = 0.016
@@ -102,19 +102,26 @@ class JobLog:
 
     # Events
 
-    def tick(self, *, ended: bool) -> None:
-        """Take over new lines, and continue the search. For a job that has `ended`, once a second if nothing is left to do."""
+    @property
+    def busy(self) -> bool:
+        """Return whether there is something to do: existing lines to read, search or go to."""
+        lines, search = self.view.lines, self.view.search
+        if not isinstance(lines, LogRows):
+            return False
+        searching = (search is not None and not search.complete) or self.view.marks.waiting
+        return searching or self._goal is not None or (lines.wanted > 0 and not lines.complete)
+
+    def tick(self, *, ended: bool) -> bool:
+        """Take over new lines, and continue the search. Return whether there were any. `ended`: incomplete lines count."""
         lines, now = self.view.lines, monotonic()
         if not isinstance(lines, LogRows):
-            return
+            return False
         rarely = now - self._searched >= NEW_LOGS
         searching = self.view.search is not None and not self.view.search.complete
-        if ended and not (rarely or searching or self._goal is not None or (lines.wanted and not lines.complete)):
-            return
         if rarely:
             self._searched = now
             lines.timeline.find()
-        if lines.poll(SPELL, ended=ended):
+        if grown := lines.poll(SPELL, ended=ended):
             self.view.refresh()
         if lines.timeline.replaced:
             self._open()
@@ -126,6 +133,7 @@ class JobLog:
             self.view.vertical_scrollbar.refresh()
         self._approach()
         self.view.sync()
+        return grown
 
     def add_notice(self, time: float, text: str) -> None:
         """Add a line of dstui's own."""

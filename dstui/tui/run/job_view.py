@@ -14,7 +14,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
-from textual.timer import Timer
 
 from dstui.jobs.store.events import Event, Exited, Metric, Notice
 from dstui.logs.levels import ALL
@@ -35,6 +34,7 @@ from dstui.tui.run.rank_cell import as_stopped, cells_of
 from dstui.tui.run.rank_strip import MANY, RankStrip, Selection
 from dstui.tui.run.run_head import RunHead, stop_stage
 from dstui.tui.run.run_series import RunSeries
+from dstui.tui.run.ticks import Ticks
 from dstui.tui.run.typed_line import FILTER_EXAMPLE, SearchLine, TypedLine
 from dstui.tui.run.usage_pane import UsagePane
 from dstui.tui.run.watched_job import WatchedJob
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
     from dstui.jobs.store.records import JobStatus
 
-POLL = 1 / 12
-"""Seconds between two polls of the job. New lines are painted at most this often, however fast the logs grow."""
 RANKS_EVERY = 1 / 4
 """Seconds between two drawings of more than MANY ranks. Changes by the user are drawn at once."""
 CHARTS_EVERY = 1.0
@@ -86,7 +84,8 @@ class JobView(Vertical):
         self._followed = True
         """Whether the log was followed at the last tick."""
         self._ranks_drawn = 0.0
-        self._timer: Timer | None = None
+        self.ticks = Ticks(self, self.tick)
+        """They rest when the job has ended and nothing is left to do; then its files are only checked for changes."""
         self._reported = ""
         self._complete = False
         """Whether the job's last event was reported."""
@@ -145,18 +144,17 @@ class JobView(Vertical):
         self.why.begin(folder)
         self.job_log.attach(folder)
         self.log_view.focus()
-        self._timer = self.set_interval(POLL, self.tick)
+        self.ticks.begin()
         self.tick()
         gc.freeze()  # the app is not garbage: scanning all of it, some times a minute, would freeze the screen for 80 ms each time
 
     def detach(self) -> None:
         """Stop showing the job; the job continues."""
-        if self._timer is not None:
-            self._timer.stop()
+        self.ticks.end()
         if self.job is not None:
             self.job.close()
             self.job_log.attach(None)
-        self._timer = self.job = None
+        self.job = None
 
     def on_unmount(self) -> None:
         """Let go of the job's files."""
@@ -168,7 +166,11 @@ class JobView(Vertical):
         """Take over what happened since the last tick, and draw it."""
         if self.job is None:
             return
-        for event in self.job.poll():
+        stamp, events = self.job.follower.status_stamp, self.job.poll()
+        grown = self.job_log.tick(ended=self._complete)
+        if self.ticks.rests and not (grown or self.job_log.busy or stamp != self.job.follower.status_stamp):
+            return
+        for event in events:
             self._take(self.job, event)
         if news := self.job.news():
             self._notice, self._noticed = news, monotonic()
@@ -181,7 +183,6 @@ class JobView(Vertical):
         self.why.update(self.job.follower, self.job.hang)
         self.job_log.show_hosts({number: rank.host for number, rank in self.job.follower.ranks.items()})
         self.log_view.stamps.started = self.job.follower.started
-        self.job_log.tick(ended=self._complete)
         self._draw_log()
         if self.log_view.follow != self._followed:
             self._followed = self.log_view.follow
@@ -190,6 +191,7 @@ class JobView(Vertical):
             self._draw_ranks()
         if monotonic() - self._charts_drawn >= CHARTS_EVERY:
             self._draw_charts()
+        self.ticks.settle(busy=not self._complete or self.job_log.busy or self.job.sampler.active or self.ticks.rests)
 
     def _take(self, job: WatchedJob, event: Event) -> None:
         match event:
@@ -207,6 +209,7 @@ class JobView(Vertical):
 
     def draw(self) -> None:
         """Draw head, ranks, plots and the log's frame."""
+        self.ticks.wake()
         self._draw_charts()
         self._draw_ranks()
         self._draw_log()

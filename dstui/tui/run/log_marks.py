@@ -35,6 +35,11 @@ class LogMarks:
         named = {"error": PROBLEM, "warning": WARNING}
         self._searches = {kind: Search(pattern, lines, regex=True, own=True) for kind, pattern in named.items()}
 
+    @property
+    def waiting(self) -> bool:
+        """Return whether there are lines to search."""
+        return any(search.waiting for search in self._searches.values())
+
     def advance(self, seconds: float) -> bool:
         """Search further lines, of those that were read, for about `seconds`. Return whether the marks have changed."""
         changed = [search.advance(seconds / 2, reach=False) for search in self._searches.values() if search.waiting]

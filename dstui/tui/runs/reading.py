@@ -8,6 +8,7 @@ from dataclasses import field
 from threading import Event, Lock
 
 from dstui.base.dataclass import dataclass
+from dstui.jobs.store.index import listing_stamp
 from dstui.runs.columns import USUAL, Column, column
 from dstui.runs.conditions import Condition, chosen
 from dstui.runs.find import find_runs
@@ -19,6 +20,8 @@ PAUSE = 2.0
 """The minimum of seconds between two reads,"""
 SHARE = 10
 """and this many times the duration of a read, so that many runs do not keep a core busy."""
+ENDED_PAUSE, ENDED_SHARE = 10.0, 1000
+"""The same while every run has ended and none is added: then only their ages change. Every PAUSE, two files are checked for new runs."""
 AT_ONCE = 0.3
 """Seconds of reading after which the part read so far is drawn."""
 CHEAP = frozenset({"state", "name", "age", "took", "ranks", "hosts"})
@@ -76,18 +79,28 @@ class Reading:
         """Read until `end` is called; the body of the thread."""
         kept = Kept()
         while not self._over:
-            began = time.monotonic()
+            began, stamp = time.monotonic(), listing_stamp()
             runs = find_runs(kept)
             for unread in self._parts(runs):
                 if self._over:
                     return
                 self._tell(runs, unread)
             kept.save()
-            until = time.monotonic() + max(PAUSE, SHARE * (time.monotonic() - began))
-            while not self._over and (left := until - time.monotonic()) > 0:
-                if self._wanted.wait(left) and not self._over:
-                    self._wanted.clear()
-                    self._tell(runs, 0)
+            took = time.monotonic() - began
+            if any(run.active or run.status.orphaned for run in runs):
+                self._wait(runs, max(PAUSE, SHARE * took))
+            else:
+                until = time.monotonic() + max(ENDED_PAUSE, ENDED_SHARE * took)
+                while not self._over and time.monotonic() < until and stamp == listing_stamp():
+                    self._wait(runs, PAUSE)
+
+    def _wait(self, runs: list[Run], seconds: float) -> None:
+        """Wait for so long, and deliver the views that are requested meanwhile."""
+        until = time.monotonic() + seconds
+        while not self._over and (left := until - time.monotonic()) > 0:
+            if self._wanted.wait(left) and not self._over:
+                self._wanted.clear()
+                self._tell(runs, 0)
 
     def _parts(self, runs: list[Run]) -> Iterator[int]:
         """Read the runs, the newest first; yield the number of unread ones whenever there is something to draw."""

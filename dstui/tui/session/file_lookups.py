@@ -160,8 +160,11 @@ def facts_in(plan: Plan, lookups: Mapping[Lookup, Any]) -> Facts:
     """Return the results of the last look-ups as `Facts` for `dstui.assess`."""
     asked = FactsOf.of(plan)
     found = lookups.get(asked) if asked.on_disk or not lookups else asked.resolve()  # a mere number of parameters needs no file
+    script = lookups.get(ScriptOf.of(plan))
+    if found is not None:
+        found = {n: one.for_script(script) for n, one in found.items()} if isinstance(found, Mapping) else found.for_script(script)
     return Facts(
-        script=lookups.get(ScriptOf.of(plan)),
+        script=script,
         configs=lookups.get(ModelConfigsOf.of(plan), {}),
         models=found,
         pool=lookups.get(PoolOf.of(plan)),
