@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import pytest
+from newer_shapes import MOE_THINKER, NEWER, THINKER
 from shapes import CASES, SMALL
 
 from dstui.forecast.architecture import KNOWN, ModelProblem, architecture
@@ -63,14 +64,25 @@ def built(kind: str, name: str, values: dict[str, Any]) -> tuple[dict[str, Any],
         return config.to_dict(), getattr(transformers, name)(config)
 
 
-@pytest.mark.parametrize(("kind", "name", "values"), CASES, ids=[f"{n}-{name}" for n, (_, name, _v) in enumerate(CASES)])
+BUILT = (*CASES, *NEWER)
+
+
+@pytest.mark.parametrize(("kind", "name", "values"), BUILT, ids=[f"{n}-{name}" for n, (_, name, _v) in enumerate(BUILT)])
 def test_parameter_count_equals_transformers(kind: str, name: str, values: dict[str, Any]) -> None:
     config, model = built(kind, name, values)
     assert architecture(config).params == sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_every_known_architecture_is_tested() -> None:
-    assert set(KNOWN) - {"siglip_vision_model", "kimi_k2", "gemma3n", "internvl_chat"} == {kind for kind, _name, _values in CASES}
+    others = {"siglip_vision_model", "kimi_k2", "gemma3n", "internvl_chat", "ernie4_5_moe_vl", "qwen2_5_omni", "qwen3_omni_moe"}
+    assert set(KNOWN) - others == {kind for kind, _name, _values in BUILT}
+
+
+@pytest.mark.parametrize(("kind", "thinker"), [("qwen2_5_omni", THINKER), ("qwen3_omni_moe", MOE_THINKER)])
+def test_of_an_omni_model_the_thinker_is_counted(kind: str, thinker: dict[str, Any]) -> None:
+    whole = facts_of_config({"model_type": kind, "thinker_config": thinker, "talker_config": {"hidden_size": 10**6}})
+    assert whole.params == architecture({"model_type": f"{kind}_thinker", **thinker}).params
+    assert any("thinker" in note for note in whole.notes)
 
 
 @pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("self_attn.q_proj", "down_proj"), "all-linear"])
