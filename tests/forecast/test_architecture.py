@@ -191,12 +191,17 @@ def test_model_has_the_sizes_of_its_base_and_not_of_a_namesake(name: str, base: 
         ("teknium/OpenHermes-2.5-Mistral-7B", "mistralai/Mistral-7B-v0.1"),
         ("NousResearch/Nous-Hermes-2-Mixtral-8x7B-DPO", "mistralai/Mixtral-8x7B-v0.1"),
         ("somebody/finance-Qwen3-8B-sft", "Qwen/Qwen3-8B"),
+        ("somebody/Qwen2.5-Math-7B-long", "Qwen/Qwen2.5-Math-7B"),
+        ("somebody/Llama-3.1-Story-8B-SFT", "meta-llama/Llama-3.1-8B"),
+        ("somebody/Llama-3.1-Story-51B", None),
+        ("somebody/Qwen2.5-Speech-7B", None),
+        ("somebody/Yi-Story-9B", None),
         ("somebody/llava-Llama-3.1-8B", None),
         ("somebody/Llama-3.1-8B-pruned", None),
         ("somebody/mini-7b", None),
     ],
 )
-def test_name_ending_in_a_known_model_is_its_fine_tune(name: str, base: str | None) -> None:
+def test_name_with_that_of_a_known_model_is_its_fine_tune(name: str, base: str | None) -> None:
     assert tuned_from(name) == base
 
 
