@@ -127,4 +127,4 @@ def _meaning(machine: Machine, findings: Sequence[Finding], width: int) -> list[
         if finding.fix:
             first = (Span("  x ", "accent"),) if finding.fix.by_key else (Span("  → ", "dim"),)
             rows += paragraph(finding.fix.text, width - 1, "value" if finding.fix.by_key else "dim", first=first)
-    return rows if len(rows) > 1 else [*rows, row((GLYPHS["ok"], "ok"), " nothing prevents a training")]
+    return rows if len(rows) > 1 else [*rows, row((GLYPHS["ok"], "ok"), " nothing here prevents training")]
