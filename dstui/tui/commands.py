@@ -93,7 +93,10 @@ class Palette(CommandPalette, Over[None]):
     """
 
     PANE = CHOOSING
-    DEFAULT_CSS = "Palette Footer { dock: bottom; height: 1; }"
+    DEFAULT_CSS = """
+    Palette Footer { dock: bottom; height: 1; }
+    Palette:ansi > .command-palette--help-text { text-style: none; }  /* dim text is unreadable on the colour of the cursor */
+    """
 
     def compose(self) -> ComposeResult:
         """Compose Textual's widgets and the footer."""

@@ -57,7 +57,8 @@ class Checkpoints:
             self._ask_path(ELSEWHERE)
             return
         answers = [Answer(str(number), _short(path), str(path)) for number, path in enumerate(found, 1)]
-        self._app.push_screen(Ask("Checkpoints", "Which one to look into? Looking changes nothing.", [*answers, Answer("o", "another folder", ELSEWHERE)]), self._chosen)
+        answers.append(Answer("o", "another folder", ELSEWHERE))
+        self._app.push_screen(Ask("Checkpoints", "Which one to look into? Looking changes nothing.", answers), self._chosen)
 
     def _chosen(self, path: str | None) -> None:
         if path == ELSEWHERE:

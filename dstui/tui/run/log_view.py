@@ -214,7 +214,7 @@ class LogView(RowList):
         stamp = [Segment(self.stamps.text(line.time), dim)] if self.stamps.width(self.lines.since) else []
         host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
         where = [Segment(fit(host, self.host_width), dim)] if self.host_width else []
-        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", dim + colour), *_text_segments(self, line)]
+        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", colour or dim), *_text_segments(self, line)]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the text selected with the mouse, as far as it is still kept."""

@@ -101,7 +101,7 @@ def with_auto(field: Field, state: State, edits: tuple[Edit, ...] | None = None)
 def _ready(state: State) -> str:
     if _review_badge(state) in ("unknown", "error"):
         return ""
-    return "not from here" if nameless(state) else "open holes" if _has_open_holes(state) else "ready"
+    return "not from here" if nameless(state) else "holes" if _has_open_holes(state) else "ready"
 
 
 def _review_badge(state: State) -> str:
