@@ -97,7 +97,15 @@ def well(context: FailureContext) -> Verdict | None:
         return verdict
     noise = [hit for hit in context.found.hits if _is_noise(hit)]
     # Text alone cannot show whether the configuration was as intended; a job folder has it.
-    return Verdict(BY_ID["BENIGN-NOISE" if noise else "SUCCESS"], "high" if context.found.ended else "medium", noise)
+    reported = [] if noise else _report_of_the_end(context)
+    return Verdict(BY_ID["BENIGN-NOISE" if noise else "SUCCESS"], "high" if context.found.ended else "medium", noise or reported)
+
+
+def _report_of_the_end(context: FailureContext) -> list[Hit]:
+    """Return the line in which a launcher, or a shell, reports an exit with 0, if it is among the last ones."""
+    at = context.found.well_at
+    last = context.found.ending.get(at[0], []) if at else []
+    return [Hit(BY_ID["SUCCESS"], at, text.strip(), "") for number, text in last if at and number == at[1]]
 
 
 def quiet(context: FailureContext) -> Verdict | None:
