@@ -51,7 +51,6 @@ TARGETS = ("lora_target_modules", "lora_target", "target_modules")
 FOUR_BITS = ("load_in_4bit", "use_4bit_quantization", "q_lora", "use_qlora")
 EIGHT_BITS = ("load_in_8bit", "use_8bit_quantization")
 BITS = ("bits", "quantization_bit", "quant_bits")
-MEGATRONS_CHECKPOINTING = ("checkpoint_activations", "recompute_activations", "gradient_checkpointing")
 FLASH = ("use_flash_attn", "flash_attn", "flash_attention", "use_flash_attention", "use_flash_attention_2")
 ATTENTION: Mapping[str, str] = {
     "eager": "eager",
@@ -78,7 +77,7 @@ def model_section(options: Mapping[str, str], folder: str = "", script: str = ""
     found = {
         "source": source,
         "sequence_length": _sequence(options),
-        "activation_checkpointing": _switch(options, CHECKPOINTING),
+        **recomputation(options),
         "lora": lora,
         "quantization": _quantization(options, source) if lora else None,
         "attention": _attention(options),
@@ -98,15 +97,22 @@ def _built_model(options: Mapping[str, str], script: str) -> tuple[dict[str, Any
     if not config:
         return {}, notes
     found = {
+        "activation_checkpointing": "gradient_checkpointing=true" in options.get("config_overrides", "").lower(),
         "source": json.dumps(config),
         "sequence_length": _sequence(options),
-        "activation_checkpointing": any(is_on(options, name) for name in MEGATRONS_CHECKPOINTING)
-        or "recompute_granularity" in options
-        or "gradient_checkpointing=true" in options.get("config_overrides", "").lower(),
-        "recompute": "selective" if options.get("recompute_granularity") == "selective" else None,
+        **recomputation(options),
         "attention": _attention(options) or ("eager" if config["model_type"] != options.get("model_type") else None),
     }
     return {name: value for name, value in found.items() if value is not None}, notes
+
+
+def recomputation(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the keys of `model:` about recomputation that the options tell. Megatron's "selective" is the attention's matrix alone."""
+    granularity = options.get("recompute_granularity", "selective" if is_on(options, "recompute_activations") else "")
+    if granularity in ("full", "selective"):
+        return {"activation_checkpointing": True, **({"recompute": "attention"} if granularity == "selective" else {})}
+    switch = _switch(options, CHECKPOINTING)
+    return {} if switch is None else {"activation_checkpointing": switch}
 
 
 def names_model(options: Mapping[str, str]) -> bool:

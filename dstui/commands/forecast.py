@@ -32,6 +32,7 @@ from dstui.plan.hostfile import HostfileProblem
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """A GB of memory is 2^30 bytes, as in nvidia-smi and everywhere in dstui: a GPU sold with 80 GB has nearly that."""
+RECOMPUTED = {"full": "recomputed", "selective": "recomputed where that is cheap", "attention": "kept except the attention's matrix"}
 WORDS = {"fits": "fits", "tight": "tight: it fits if little memory is wasted", "too big": "too big", "unknown": "nothing to compare with"}
 BAR, SHORT_BAR, COLUMN = 24, 10, 21
 
@@ -194,7 +195,7 @@ def _way(s: Setup) -> str:
     )
     split = f" over {s.sequence_parallel} ranks" if s.sequence_parallel > 1 else ""
     times = f", accumulated {s.accumulation} times" if s.accumulation > 1 else ""
-    again = "recomputed where that is cheap" if s.selective else "recomputed" if s.checkpointing else "kept"
+    again = RECOMPUTED[s.recompute] if s.checkpointing else "kept"
     kept = f", activations {again}" if s.training else ""
     return f"{zero}{places}, {s.precision}, micro-batch {s.micro_batch} of {s.sequence} tokens{split}{times}{kept}"
 

@@ -82,6 +82,7 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     kind = "_frozen" if frozen else "_fp32" if wide else ""
     scale = 2 if wide and frozen else 1
     keep = _bytes_per_token(family[f"keep{kind}"], shape, length) * scale + adapted * element
+    plain = _bytes_per_token(family[f"keep{kind}"], shape, 0) * scale + adapted * element  # without the matrix of the attention
     work = max(_bytes_per_token(family[f"work{kind}"], shape, length) * scale + adapted * element, keep)
     if setup.attention == "eager" and "eager" in family:
         matrix = shape.heads * setup.sequence * (2 if wide else 1)
@@ -92,8 +93,8 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     if setup.tiled_mlp:
         tiled = (1 - 1 / TILES) * family[f"work{kind}"][2] * shape.ffn * scale
         work = min(max(work - tiled, work / 4) + TILED_WHOLE * shape.hidden, work)
-    if setup.checkpointing and setup.selective:
-        kept = min(_kept_selectively(shape) * element, keep)
+    if setup.checkpointing and setup.recompute != "full":
+        kept = min(_kept_selectively(shape) * element if setup.recompute == "selective" else plain, keep)
         return Activations(kept * shape.layers * tokens / split, max(work - kept, 0) * tokens / split, loss)
     if setup.checkpointing:
         inputs = element * shape.hidden * tokens

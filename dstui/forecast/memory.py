@@ -81,7 +81,7 @@ class Needs:
 
 def fragmented(setup: Setup) -> float:
     """Return the possible overhead of torch's allocator as a factor."""
-    kept = setup.training and not setup.checkpointing
+    kept = setup.training and (not setup.checkpointing or setup.recompute == "attention")
     return (FRAGMENTED_KEPT if kept else FRAGMENTED)[setup.stage]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from dstui.adopt.model_options import recomputation
 from dstui.adopt.script_options import options_of
 from dstui.adopt.sizes_in_options import parallel_sizes
 from dstui.base.dataclass import dataclass
@@ -53,8 +55,9 @@ def models_of(
         mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
         if mine is None:
             continue
-        model = plan.focused_on(name).model
-        options = {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
+        model, options = plan.focused_on(name).model, {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
+        if model and model.activation_checkpointing is None and not name:
+            model = replace(model, **recomputation(options))
         kind = plan.job.integration
         filled = fill_auto(config, kind, plan.accelerate, options)
         setup, notes = setup_of(

@@ -35,8 +35,10 @@ def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
         new["deepspeed"]["gradient_accumulation_steps"] = setup.accumulation
     if setup.sequence_parallel != was.sequence_parallel:
         new["deepspeed"]["sequence_parallel_size"] = setup.sequence_parallel
-    if setup.checkpointing != was.checkpointing or (setup.checkpointing and new.get("model", {}).get("activation_checkpointing") is None):
+    if setup.checkpointing != was.checkpointing:
         new.setdefault("model", {})["activation_checkpointing"] = setup.checkpointing
+    if setup.checkpointing and setup.recompute != was.recompute:
+        new.setdefault("model", {})["recompute"] = setup.recompute
     return tuple(difference(old, new, ""))
 
 

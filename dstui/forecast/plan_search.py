@@ -165,8 +165,8 @@ def _tried(ways: set[Setup], batches: set[tuple[int, bool]]) -> dict[str, int]:
 def batches_of(plan: Plan, one: Modelled, n: Counts) -> Iterator[CostedBatch]:
     """Yield every batch with the same samples per step, with and without checkpointing."""
     for micro, accumulation in _batches(plan, one.setup):
-        for checkpointing in (False, True):
-            setup = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing)
+        for checkpointing, again in {(False, "full"): 0, (True, one.setup.recompute): 0, (True, "full"): 0}:
+            setup = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing, recompute=again)
             yield CostedBatch(setup, batch_of(replace(one, setup=setup), n))
 
 

@@ -180,7 +180,7 @@ def _cheapest(one: Modelled, room: Capacity) -> str:
         there = replace(room, ranks=ranks, nodes=nodes)
         if not enough(one, frugal._replace(ranks=ranks, nodes=nodes), there, surely=True):
             break
-        least = f"{f'{ranks} of these GPUs are' if ranks > 1 else 'one of these GPUs is'} enough, with ZeRO-3 and activation checkpointing"
+        least = f"{f'{ranks} of these GPUs are' if ranks > 1 else 'one of these GPUs is'} enough, with {_with(one)}"
     return least
 
 
@@ -233,6 +233,13 @@ def _why(setup: Setup, found: Forecast) -> str:
     return way_of(setup) + (f"; bound by {found.speed.bound_by}" if found.speed else "")
 
 
+KEPT = {
+    "full": "activations recomputed",
+    "selective": "what is cheap of the activations recomputed",
+    "attention": "only the attention's matrix recomputed",
+}
+
+
 def way_of(setup: Setup) -> str:
     """Describe a setup in a few words."""
     parts = [f"ZeRO-{setup.stage}" if setup.stage else "no ZeRO"]
@@ -241,7 +248,7 @@ def way_of(setup: Setup) -> str:
         both = setup.param_offload == setup.optimizer_offload
         parts.append(f"{'weights and optimizer' if both else 'optimizer'} {where[setup.optimizer_offload]}")
     parts.append(f"micro-batch {setup.micro_batch} x {setup.accumulation}")
-    parts.append("activations recomputed" if setup.checkpointing else "activations kept")
+    parts.append(KEPT[setup.recompute] if setup.checkpointing else "activations kept")
     if setup.secondary > 1:
         parts.append(f"a second copy of the weights within {setup.secondary} GPUs")
     quantized = [name for name, on in (("weights", setup.quantized_weights), ("gradients", setup.quantized_gradients)) if on]
@@ -263,10 +270,20 @@ def frugal_setup(one: Modelled) -> Setup:
         "prefetch_bucket": PREFETCH[-1],
     }
     here: dict[str, Any] = {"optimizer_offload": "none", "param_offload": "none", "secondary": 1}
-    return one.setup._replace(micro_batch=1, checkpointing=True, stage=3, overlap=True, **small, **here)
+    return one.setup._replace(micro_batch=1, checkpointing=True, recompute="full", stage=3, overlap=True, **small, **here)
 
 
-LOSS = "a fused loss (use_liger_kernel), which never holds the logits whole ({:.0f} GB now), with ZeRO-3, {}and activation checkpointing"
+LOSS = "a fused loss (use_liger_kernel), which never holds the logits whole ({:.0f} GB now), with {}"
+
+
+def _with(one: Modelled, stage: str = "ZeRO-3", *, in_ram: bool = False) -> str:
+    """Name what the sentences about ways out assume. Recomputation is named only where the Plan does not have it already."""
+    setup = one.setup
+    full = setup.checkpointing and setup.recompute == "full"
+    again = [] if full else ["activation checkpointing" + (" of whole layers" if setup.checkpointing else "")]
+    ram = ["everything in RAM"] if in_ram else []
+    *some, last = [stage, *ram, *again]
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
@@ -277,24 +294,24 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
         spared = forecast_of(one, frugal._replace(built_partitioned=True), room, Rates())
         if spared.verdict in ("fits", "tight"):
             whole = f"every rank loads it whole now: {(loading.host.bytes or 0) / 2**30:.0f} GB of RAM"
-            yield f"the model built under deepspeed.zero.Init at ZeRO-3, with activation checkpointing ({whole})"
+            yield f"the model built under deepspeed.zero.Init: {_with(one)} ({whole})"
     least = Choice(3, "cpu", "cpu").of(frugal) if frugal.optimizer in ON_CPUS else frugal
-    places = {"": frugal, "everything in RAM, ": least}
+    places = {"": frugal, "in RAM": least}
     where = next((words for words, setup in places.items() if enough(one, setup._replace(fused_loss=True), room)), None)
     if where is not None:
-        yield LOSS.format(loading.gpu.parts.get("logits_and_loss", 0) / 2**30, where)
+        yield LOSS.format(loading.gpu.parts.get("logits_and_loss", 0) / 2**30, _with(one, in_ram=bool(where)))
     per_node = room.ranks_per_node
     for nodes in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128):
         ranks = room.ranks * nodes
         more = frugal._replace(ranks=ranks, nodes=max(room.nodes * nodes if per_node >= 8 or room.nodes > 1 else 1, 1))
         if enough(one, more, room):
-            yield f"{ranks} of these GPUs instead of {room.ranks}, with ZeRO-3 and activation checkpointing"
+            yield f"{ranks} of these GPUs instead of {room.ranks}, with {_with(one)}"
             break
     short = least.sequence // 2
     while short >= 128 and not enough(one, least._replace(sequence=short), room):
         short //= 2
     if short >= 128:
-        yield f"sequences of {short} tokens instead of {least.sequence}, with ZeRO-3, everything in RAM and activation checkpointing"
+        yield f"sequences of {short} tokens instead of {least.sequence}, with {_with(one, in_ram=True)}"
     found = forecast_of(one, least, room, Rates())
     if found.gpu.verdict in ("fits", "tight") and found.host.verdict == "too big" and found.host.bytes:
         yield f"{found.host.bytes / 2**30:.0f} GB of RAM for ZeRO-3 with everything in RAM (here {(room.host or 0) / 2**30:.0f} GB)"
@@ -303,10 +320,10 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
         small = replace(one, model=replace(model, lora=Lora(r=16)))
         for setup, name in ((frugal._replace(stage=2), "ZeRO-2"), (frugal, "ZeRO-3")):
             if enough(small, setup, room):
-                yield f"LoRA (r: 16) with {name} and activation checkpointing"
+                yield f"LoRA (r: 16) with {_with(one, name)}"
                 return
         if enough(replace(small, model=replace(model, lora=Lora(r=16), quantization="nf4")), frugal._replace(stage=2), room):
-            yield "LoRA (r: 16) over weights in 4 bits (model.quantization: nf4) with ZeRO-2 and activation checkpointing"
+            yield "LoRA (r: 16) over weights in 4 bits (model.quantization: nf4) with {_with(one, 'ZeRO-2')}"
 
 
 def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False) -> bool:

@@ -91,8 +91,8 @@ class Setup(NamedTuple):
     """Stage 3: whether saving gathers the 16-bit weights in the RAM of rank 0."""
     expert_parallel: int = 1
     """Ranks over which experts are split (AutoEP)."""
-    selective: bool = False
-    """With checkpointing: only what is cheap to recompute is recomputed."""
+    recompute: str = "full"
+    """With checkpointing, what runs again: whole layers (full), what is cheap (selective), the matrix of the attention (attention)."""
     activation_offload: bool = False
     """With checkpointing: the inputs of the layers are stored in RAM."""
     tiled_mlp: bool = False
@@ -221,7 +221,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         sequence_parallel=_share(c, "sequence_parallel_size", ranks, parts),
         built_partitioned=integration != "deepspeed",
         expert_parallel=_share(c, "expert_parallel.autoep_size", ranks) if c.on("expert_parallel.enabled") else 1,
-        selective=bool(model and model.recompute == "selective"),
+        recompute=model.recompute if model else "full",
         activation_offload=bool(model and model.activation_offload) or c.on("activation_checkpointing.cpu_checkpointing"),
         tiled_mlp=bool(model and model.tiled_mlp),
         compiled=bool(model and model.compiled),

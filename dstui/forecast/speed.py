@@ -21,9 +21,9 @@ START_TOKENS = 700
 """The number of tokens at which a micro-batch reaches half of the speed of a large one."""
 MEMORY_SHARE = 0.8
 """The share of the data sheet's memory bandwidth that kernels reach if they only move bytes."""
-SELECTIVE_AGAIN = 0.4
-"""The share of the matrix products of the forward pass that selective recomputation repeats: every second one, of Llama's the smaller half.
-All small kernels run again, the attention does not."""
+AGAIN = {"full": 1.0, "selective": 0.4, "attention": 0.0}
+"""The share of the matrix products of the forward pass that recomputation repeats. Selective: every second one, of Llama's the smaller
+half; all small kernels run again, the attention does not."""
 ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
 """Operations of causal attention per token, position and element of the heads: two products in the forward pass, five in the backward pass.
 """
@@ -106,24 +106,28 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
     head = shape.vocabulary * shape.hidden
     active = max(n.params - idle - n.head, 0)
     passes = 4 + 2 * n.trained / max(n.params, 1) if setup.training else 2
-    share = (SELECTIVE_AGAIN if setup.selective else 1) * again
+    share = AGAIN[setup.recompute] * again
     linear = (passes + 2 * share) * active * tokens + passes * head * tokens
     narrow = setup.precision in ("bf16", "fp16", "autocast")
     peak = rates.flops if narrow or not rates.slow_flops else rates.slow_flops
     seconds = linear / (peak * rates.sustained * tokens / (tokens + START_TOKENS))
     square = setup.sequence * tokens * shape.heads * shape.head_dim * shape.layers
-    products = ATTENTION_FORWARD * (1 + again * (not setup.selective)) + ATTENTION_BACKWARD * setup.training
+    products = ATTENTION_FORWARD * (1 + again * (setup.recompute != "selective")) + ATTENTION_BACKWARD * setup.training
     if setup.attention == "eager":
         seconds += 2 * products * square / (peak * rates.sustained)
     else:
         fused = (rates.attention or rates.flops * FUSED_ATTENTION) / (ALIBI if shape.family == "bloom" else 1)
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
-        moved = (moved_in_layers(setup, shape, again) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
+        moved = (
+            moved_in_layers(setup, shape, again and setup.recompute != "attention")
+            + 2 * loss_moves(setup, shape)
+            + _adapters_moved(setup, n, again)
+        ) * tokens
         seconds += moved / (rates.memory * MEMORY_SHARE)
     bubble = 1 + (setup.pipeline - 1) / setup.accumulation  # the first and the last micro-batches pass a pipeline alone
     seconds = (seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)) / setup.pipeline * bubble
-    waiting = setup.activation_offload and again and not setup.selective
+    waiting = setup.activation_offload and again and setup.recompute == "full"
     copies = 2 * 2 * shape.hidden * shape.layers * tokens / rates.host_link if waiting else 0.0
     return Work(seconds, tokens, copies)
 

@@ -133,9 +133,9 @@ class Model:
     activation_offload: bool = opt(False, "The inputs of recomputed layers wait in RAM (ALST, activation offload of TRL).", kind="bool")
     recompute: str = opt(
         "full",
-        "What is recomputed where activation_checkpointing is on: whole layers, or only what is cheap to compute again.",
+        "What activation_checkpointing computes again: whole layers, what is cheap (torchtitan), or the attention's matrix (Megatron).",
         kind="str",
-        choices=("full", "selective"),
+        choices=("full", "selective", "attention"),
     )
     active_params: float | None = opt(
         None,

@@ -74,6 +74,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "INVALID-ORDINAL": ("RuntimeError: CUDA error: invalid device ordinal",),
     "DRIVER-OLD": ("RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",),
     "FABRIC": ("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",),
+    "MPI-LINK": ("MPI communications: at least one pair of MPI processes are unable to reach each other for",),
     "MPI4PY": ("ModuleNotFoundError: No module named 'mpi4py'",),
     "ENV-RANK-MISSING": (
         "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not set",

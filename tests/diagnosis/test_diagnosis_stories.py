@@ -204,6 +204,36 @@ def test_successful_ends_are_no_failures(tmp_path: Path, lines: list[str]) -> No
     assert found.kind == "success" or "Rendezvous" in lines[-1]
 
 
+SERVERS = ["srun: forcing job termination", "srun: error: node1: tasks 0-1: Killed", "srun: Terminating StepId=9.4"]
+
+
+def test_tasks_that_srun_was_asked_to_end_did_not_fail(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, ["wrote results.json", *SERVERS, "Sweep completed successfully"])
+    assert (found.kind, found.confidence) == ("success", "medium")
+    assert diagnosed(tmp_path, ["step 3 loss 2.0", *SERVERS]).cause == "CTRL-C"
+    killed = diagnosed(tmp_path, ["step 3 loss 2.0", "srun: error: node2: task 3: Killed", *SERVERS, "Sweep completed successfully"])
+    assert (killed.cause, killed.kind) == ("KILLED-UNKNOWN", "failure"), "a task was killed before anybody asked"
+
+
+def test_consequences_in_other_processes_are_not_the_cause(tmp_path: Path) -> None:
+    mistake = traceback(None, "NameError: name 'tracker' is not defined")
+    killed = "run.sh: line 81:   203 Killed                  accelerate launch train.py"
+    assert diagnosed(tmp_path, [*mistake, *mistake, killed]).cause == "USER-PY"
+    spawned = ["Traceback (most recent call last):", '  File "<string>", line 1, in <module>']
+    spawned += [
+        '  File "/usr/lib/python3.11/multiprocessing/spawn.py", line 126, in _main',
+        "    self = reduction.pickle.load(from_parent)",
+    ]
+    spawned += ["_pickle.UnpicklingError: pickle data was truncated", "Exception: process 1 terminated with signal SIGTERM"]
+    assert diagnosed(tmp_path, [*(f"step {n} loss 2.{n}" for n in range(9)), *spawned]).cause == "CTRL-C"
+    refused = "srun: error: Unable to create step for job 7: More processors requested than permitted"
+    unreachable = "At least one pair of MPI processes are unable to reach each other for"
+    assert diagnosed(tmp_path, [refused, "step 1", unreachable, "Your MPI job is now going to abort; sorry."]).cause == "MPI-LINK"
+    own = "TypeError: OwnTrainer.loss() got an unexpected keyword argument 'batch'"
+    older = "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'tokenizer'"
+    assert [diagnosed(tmp_path, traceback(0, words)).cause for words in (own, older)] == ["USER-PY", "IMPORT-VERSION"]
+
+
 def test_stop_by_paddles_launcher_is_a_stop(tmp_path: Path) -> None:
     lines = ["C++ Traceback (most recent call last):", "No stack trace in paddle, may be caused by external reasons."]
     found = diagnosed(tmp_path, [*lines, "FatalError: `Termination signal` is detected by the operating system."])

@@ -111,3 +111,18 @@ def test_message_without_an_end_is_certain_only_at_the_end_of_the_text(tmp_path:
     assert [(found.cause, found.confidence) for found in told] == [("LD-CURAND", "high"), ("LD-CURAND", "medium")]
     probed = [line.replace("-lcurand", "-laio") for line in linker]
     assert diagnose_lines(tmp_path / "log", [*probed, *on]).kind is None, "DeepSpeed only asks whether it could build async_io"
+
+
+def test_message_is_certain_only_right_above_a_bad_end_and_an_exception_only_with_its_traceback(tmp_path: Path) -> None:
+    linker = ["/usr/bin/ld: cannot find -lcurand: No such file or directory", "collect2: error: ld returned 1 exit status"]
+    steps = [f"step {number} loss 2.{number}" for number in range(20)]
+    told = [diagnose_lines(tmp_path / "log", [*linker, *more, *ended(0, 1)]) for more in ([], steps)]
+    assert [(found.cause, found.confidence) for found in told] == [("LD-CURAND", "high"), ("LD-CURAND", "medium")]
+    printed = diagnose_lines(tmp_path / "log", ["ModuleNotFoundError: No module named 'packaging'"])
+    assert (printed.cause, printed.confidence) == ("IMPORT-MISSING", "medium"), "the program may have caught and printed it"
+
+
+def test_missing_repository_is_uncertain_where_it_may_be_a_data_set(tmp_path: Path) -> None:
+    missing = "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error: {} does not exist"
+    told = [diagnose_lines(tmp_path / "log", [*RAISED[:-1], missing.format(what)]) for what in ("models/x", "api/datasets/x")]
+    assert [(found.cause, found.confidence) for found in told] == [("MODEL-FILES", "high"), ("MODEL-FILES", "medium")]

@@ -335,3 +335,50 @@ def test_hook_of_a_rank_is_no_line_of_the_program(tmp_path: Path) -> None:
     ]
     found = diagnose_lines(tmp_path / "run.log", lines)
     assert "odd.py, line 29" in found.why and "sitecustomize" not in found.why
+
+
+@pytest.mark.parametrize(
+    ("last", "title"),
+    [
+        ("ModuleNotFoundError: No module named 'imblearn'", "A Python package is missing where the ranks run: imblearn"),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: 'data/mean.npy'",
+            "A file of the data is not where the script looks for it: data/mean.npy",
+        ),
+        ("IsADirectoryError: [Errno 21] Is a directory: './data/x/'", "A folder is where the script reads a file of the data: ./data/x/"),
+    ],
+)
+def test_title_names_what_is_missing(tmp_path: Path, last: str, title: str) -> None:
+    found = diagnose_lines(tmp_path / "log", traceback(0, last))
+    assert found.title == title
+    assert "import NAME" not in found.confirm
+    long = diagnose_lines(
+        tmp_path / "long", traceback(0, f"FileNotFoundError: [Errno 2] No such file or directory: '/data/{'x/' * 200}a.csv'")
+    )
+    assert long.title.endswith("x/a.csv")
+    assert len(long.title) < 200
+
+
+def test_success_shows_the_line_that_reports_it(tmp_path: Path) -> None:
+    found = diagnose_lines(
+        tmp_path / "log", [*spawned(1), "[2026-03-01 10:01:00,000] [INFO] [launch.py:350:main] Process 700 exits successfully."]
+    )
+    assert (found.kind, [line.line for line in found.evidence]) == ("success", [3])
+
+
+def test_names_of_exceptions_that_ranks_wrote_into_one_line_are_read(tmp_path: Path) -> None:
+    frame = '  File "/home/me/project/train.py", line 30, in main'
+    shredded = [
+        "Traceback (most recent call last):",
+        frame,
+        "AttributeError    k=args.k,",
+        ": k=args.k,",
+        "'Namespace' object has no attribute 'k'",
+    ]
+    assert diagnose_lines(tmp_path / "a", [*shredded, *ended(1, 1)]).cause == "USER-PY"
+    warned = (
+        "/opt/x/typing.py:18: UserWarning: An issue occurred while importing 'lib'. Stacktrace: /opt/x/a.so: cannot open shared object file"
+    )
+    steps = [f" {number}%|#   | {number}/100 [00:{number:02d}<01:00, 1.0it/s]" for number in range(1, 30)]
+    found = diagnose_lines(tmp_path / "b", [*traceback(None, "ZeroDivisionError: division by zero"), warned, "  warnings.warn(", *steps])
+    assert "ZeroDivisionError" in found.evidence[0].text, "a warning is not the error"

@@ -50,6 +50,8 @@ load_in_4bit: true
         ("--model_name_or_path a/b --model_max_length=4096 --gradient_checkpointing", {"sequence_length": 4096, "activation_checkpointing": True}),
         ("--base_model a/b --lora_r 16 --lora_alpha 32 --lora_target_modules q_proj, v_proj --bf16", {"lora": {"r": 16, "alpha": 32, "target_modules": ["q_proj", "v_proj"]}}),
         ("--model_id a/b --lora_r 16 --lora_enable False", {}),
+        ("--model a/b --recompute_granularity full --recompute_method uniform", {"activation_checkpointing": True}),
+        ("--model a/b --recompute-activations", {"activation_checkpointing": True, "recompute": "attention"}),
         ("--model_id a/b --lora_r 16 --q_lora False", {"lora": {"r": 16}}),
         ("--model_name_or_path a/b --finetuning_type lora --lora_rank 4 --lora_target all --quantization_bit 4", {"lora": {"r": 4}, "quantization": "nf4"}),
         ("--model_name_or_path a/b --lora_enable True --lora_r 64 --bits 8", {"lora": {"r": 64}, "quantization": "int8"}),

@@ -168,7 +168,14 @@ def test_misfit_is_a_finding_with_the_closest_fitting_plan() -> None:
 
 def test_finding_says_what_would_be_enough_if_no_change_is() -> None:
     finding = findings_of(plan(MODELS["70B"], stage=3), facts(MODELS["70B"]), FOUR_A100)[0]
-    assert finding.fix and finding.fix.patch is None and "16 of these GPUs" in finding.fix.text
+    assert finding.fix and finding.fix.patch is None
+    said = "16 of these GPUs instead of 4, with ZeRO-3"
+    assert finding.fix.text == f"{said} and activation checkpointing"
+    for args, more in (("--recompute-granularity full", ""), ("--recompute-activations", " and activation checkpointing of whole layers")):
+        (fix,) = {
+            f.fix.text for f in findings_of(plan(MODELS["70B"], stage=3, job__args=args.split()), facts(MODELS["70B"]), FOUR_A100) if f.fix
+        }
+        assert fix == f"{said}{more}"
 
 
 def test_insufficient_ram_and_disk_are_separate_findings() -> None:

@@ -31,9 +31,10 @@ AT_LEAST = {
     14: {"failure": 85, "stop": 12, "cut": 45, "good": 24},
     15: {"failure": 70, "stop": 15, "cut": 60, "good": 50},
     16: {"failure": 60, "stop": 20, "cut": 50, "good": 30},
+    17: {"failure": 48, "stop": 20, "cut": 36, "good": 55},
 }
-MOST_OF_A_REPOSITORY = {2: 3, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 31, 12: 6, 13: 6, 14: 54, 15: 14, 16: 13}
-NEWEST = 16
+MOST_OF_A_REPOSITORY = {2: 3, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 31, 12: 6, 13: 6, 14: 54, 15: 14, 16: 13, 17: 3}
+NEWEST = 17
 """The round that is only scored; signatures may be derived from the others."""
 
 

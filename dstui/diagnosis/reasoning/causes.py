@@ -6,7 +6,7 @@ import builtins
 
 from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.reasoning.failure_context import FailureContext
+from dstui.diagnosis.reasoning.failure_context import AFTERWARDS, FailureContext
 from dstui.diagnosis.reasoning.last_run import OF_PARSERS
 from dstui.diagnosis.reasoning.origin import MISSING, chain_of, first_failing, uncaught
 from dstui.diagnosis.recognition import activity
@@ -24,6 +24,8 @@ OF_SHELLS = frozenset(
     {"SCRIPT-PERM", "SCRIPT-GONE", "COMMAND-GONE", "TOOL-GONE", "FILE-GONE", "ENV-GONE", "SHELL-STOPPED", "SCRIPT-SHELL", "NO-DS-CMD"}
 )
 """Messages of a shell that cannot run something. The job's script continues after them."""
+PREAMBLE = OF_SHELLS | {"SUBMIT-REFUSED"}
+"""Failures of the job's script that did not keep a program from running if something of it failed later."""
 AGAIN = 40
 """Lines after a launcher's last message that no rank of its run writes."""
 STARTS = frozenset({"OMP-NOTE", "NOHOSTFILE-NOTE"})
@@ -165,15 +167,16 @@ def independent(hits: list[Hit]) -> list[Hit]:
 def _after_the_preamble(hits: list[Hit]) -> list[Hit]:
     """Return the hits without those of the job's script before its ranks started.
 
-    Dropped are commands that a shell could not run if a program raised an exception later, and unlabelled exceptions if ranks raised theirs
-    later.
+    Dropped are commands that a shell could not run, and steps that SLURM refused, if a program failed later, and unlabelled exceptions if
+    ranks raised theirs later.
     """
     raised = [hit for hit in hits if hit.raised and hit.raised.traced and not hit.raised.in_launcher]
+    failed = [*raised, *(hit for hit in hits if hit.signature.alone and hit.signature.id not in PREAMBLE)]
     return [
         hit
         for hit in hits
         if not (
-            (hit.signature.id in OF_SHELLS and any(hit.at[0] == other.at[0] and hit.at < other.at for other in raised))
+            (hit.signature.id in PREAMBLE and any(hit.at[0] == other.at[0] and hit.at < other.at for other in failed))
             or (
                 hit.rank is None
                 and hit in raised
@@ -216,7 +219,18 @@ def _says_an_end(hit: Hit) -> bool:
 def _better_known(hits: list[Hit]) -> list[Hit]:
     """Return the hits without plain exceptions of the user's program (USER-PY) on a rank with a known cause."""
     known = [hit for hit in hits if hit.signature.role == "root" and hit.signature.id != "USER-PY"]
-    return [hit for hit in hits if hit.signature.id != "USER-PY" or not any(_same_process(hit, other) for other in known)]
+    return [
+        hit
+        for hit in hits
+        if hit.signature.id != "USER-PY" or not any(_same_process(hit, other) and not _may_precede(hit, other) for other in known)
+    ]
+
+
+def _may_precede(error: Hit, other: Hit) -> bool:
+    """Return whether a programming error in the script was reported before a kill without a reason, which is then its consequence."""
+    if other.signature.id != "KILLED-UNKNOWN" or error.raised is None or not error.raised.traced:
+        return False
+    return error.raised.in_user_code and error.raised.name in PROGRAMMING and error.at[0] == other.at[0] and error.at < other.at
 
 
 def _same_process(hit: Hit, other: Hit) -> bool:
@@ -235,14 +249,35 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # only from its place
     # unclear which of the two is too old
     own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and (first.raised.in_user_code or not first.raised.traced)
-    if not signature.sure or not first.sure or not certain or guessed or own_import or _only_the_class(first):
+    if not signature.sure or not first.sure or not certain or guessed or own_import or _only_the_class(first) or _may_be_data(first):
         return "medium"
-    # after a mere message the program may have continued
-    shown = any(hit.raised or context.bad_ends for hit in hits) or (signature.alone and any(map(context.in_last_lines, hits)))
+    shown = any(_is_an_end(context, hit) for hit in hits) or (signature.alone and any(map(context.in_last_lines, hits)))
     before = signature.id not in AFTER_A_STOP and any(
         end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.bad_ends
     )
     return "high" if shown and not before else "medium"  # if a process had ended badly before, there may be an earlier cause
+
+
+def _is_an_end(context: FailureContext, hit: Hit) -> bool:
+    """Return whether something ended by this hit: an exception with its traceback, a signal, or a message right above a bad end.
+
+    An exception without its traceback may have been caught and printed, and after a mere message the program may have continued.
+    """
+    if hit.noticed is not None or (hit.raised is not None and hit.raised.traced):
+        return True
+    if hit.signature.id in AFTER_A_STOP:
+        return bool(context.bad_ends)
+    if len(context.found.files) > 1:  # a log of each rank: the launcher's log has the ends
+        return bool(context.bad_ends) and context.in_last_lines(hit)
+    return any(end.at[0] == hit.at[0] and 0 <= end.at[1] - hit.at[1] <= AFTERWARDS for end in context.bad_ends)
+
+
+def _may_be_data(hit: Hit) -> bool:
+    """Return whether missing files of a model may be those of a data set: both lie on the hub, and the messages are equal."""
+    if hit.signature.id != "MODEL-FILES":
+        return False
+    place = f"{hit.raised.own.file} {hit.raised.own.function}" if hit.raised else ""
+    return "dataset" in f"{hit.text} {place}".lower()
 
 
 def _only_the_class(hit: Hit) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.reasoning.causes import independent
-from dstui.diagnosis.reasoning.failure_context import NEVER, SOON, FailureContext
+from dstui.diagnosis.reasoning.failure_context import FORCED, NEVER, SOON, FailureContext
 from dstui.diagnosis.reasoning.origin import first_failing
 from dstui.diagnosis.recognition.exits import SIGNAL_CAUSES
 from dstui.diagnosis.recognition.labels import HANDLED, WARNED
@@ -65,7 +65,7 @@ def ended_by_signal(context: FailureContext) -> Verdict | None:
     asked = [end for end in context.found.ends if end.exit.code in (-1, -2, -15)]
     if any(end.exit.code not in (-1, -2) for end in context.bad_ends):
         asked = [end for end in asked if end.exit.local]  # torchrun's local rank of the process that ended by itself
-    heard = [hit for hit in context.found.hits if hit.signature.id == "SIGTERM-HEARD"]
+    heard = [hit for hit in context.found.hits if hit.signature.id == "SIGTERM-HEARD" and not _ends_helpers(context, hit)]
     if heard and not asked and not context.failed:
         return Verdict(BY_ID["CTRL-C"], "medium", heard)
     if not asked:
@@ -73,6 +73,13 @@ def ended_by_signal(context: FailureContext) -> Verdict | None:
     end = asked[0]
     signature = BY_ID[SIGNAL_CAUSES[-end.exit.code]]
     return Verdict(signature, "medium", [Hit(signature, end.at, end.text, end.stream)])
+
+
+def _ends_helpers(context: FailureContext, heard: Hit) -> bool:
+    """Return whether the job's script itself ended the tasks of a step, since it reports its success after that."""
+    return heard.text.startswith(FORCED) and any(
+        hit.signature.id == "LAST-WORDS" and hit.at[0] == heard.at[0] and hit.at > heard.at for hit in context.found.hits
+    )
 
 
 NAN_REPORTS = 3
@@ -90,7 +97,15 @@ def well(context: FailureContext) -> Verdict | None:
         return verdict
     noise = [hit for hit in context.found.hits if _is_noise(hit)]
     # Text alone cannot show whether the configuration was as intended; a job folder has it.
-    return Verdict(BY_ID["BENIGN-NOISE" if noise else "SUCCESS"], "high" if context.found.ended else "medium", noise)
+    reported = [] if noise else _report_of_the_end(context)
+    return Verdict(BY_ID["BENIGN-NOISE" if noise else "SUCCESS"], "high" if context.found.ended else "medium", noise or reported)
+
+
+def _report_of_the_end(context: FailureContext) -> list[Hit]:
+    """Return the line in which a launcher, or a shell, reports an exit with 0, if it is among the last ones."""
+    at = context.found.well_at
+    last = context.found.ending.get(at[0], []) if at else []
+    return [Hit(BY_ID["SUCCESS"], at, text.strip(), "") for number, text in last if at and number == at[1]]
 
 
 def quiet(context: FailureContext) -> Verdict | None:

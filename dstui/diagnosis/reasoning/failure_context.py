@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
+from signal import SIGKILL
 
 from dstui.diagnosis.findings import Ended, Findings, Hit
 from dstui.diagnosis.reasoning.last_run import FRAME, keep_last_run
@@ -13,6 +15,7 @@ from dstui.diagnosis.reasoning.rank_resolution import count_raising, resolve
 from dstui.diagnosis.recognition.activity import bar_advances, is_loop
 from dstui.diagnosis.recognition.exits import SIGNAL_CAUSES
 from dstui.diagnosis.recognition.labels import rank_in
+from dstui.diagnosis.recognition.traces import Raised
 from dstui.diagnosis.signatures import BY_ID
 
 ALIVE = 0.05
@@ -32,6 +35,11 @@ SAME = 80
 SIBLINGS = (
     "Several ranks found other processes on their GPUs: each rank may have put the model on every GPU (device_map, or .cuda() alone)."
 )
+LOST = frozenset({"EOFError", "UnpicklingError", "ConnectionResetError", "BrokenPipeError"})
+LINKS = re.compile(r"/multiprocessing/(?:connection|spawn)\.py$")
+"""Files of the standard library that read from another process."""
+FORCED = "srun: forcing job termination"
+"""What srun prints if a signal asks it to end the tasks."""
 CRASHES = frozenset({"SIGABRT", "SIGSEGV"})
 """Messages of native code about its own end."""
 
@@ -58,6 +66,7 @@ class FailureContext:
             renamed |= {id(hit): "USER-PY" for hit in folders}
         if any(hit.signature.role == "root" and hit.raised and hit.raised.traced and not hit.raised.ignored for hit in hits):
             renamed |= {id(hit): "WORKER-RERAISED" for hit in hits if hit.signature.id == "VLLM-WORKER"}  # its reason is in the text
+        renamed |= {id(hit): "PARENT-GONE" for hit in hits if hit.raised and _lost_its_parent(hit.raised)}
         told = tuple(replace(hit, signature=BY_ID[renamed[id(hit)]]) if id(hit) in renamed else hit for hit in hits)
         return replace(self.found, hits=told, remarks=remarks)
 
@@ -81,8 +90,15 @@ class FailureContext:
 
     @cached_property
     def bad_ends(self) -> list[Ended]:
-        """The ends that were failures. SIGTERM is what a launcher sends to the remaining ranks."""
-        return [end for end in self.found.ends if end.exit.code not in (0, -15)]
+        """The ends that were failures.
+
+        SIGTERM is what a launcher sends to the remaining ranks, and SIGKILL what srun sends to its tasks if it is asked to end.
+        """
+        ends = [end for end in self.found.ends if end.exit.code not in (0, -15)]
+        forced = min((hit.at for hit in self.found.hits if hit.text.startswith(FORCED)), default=None)
+        if forced is None or any(end.at < forced for end in ends):
+            return ends
+        return [end for end in ends if end.exit.task is None or end.exit.code != -SIGKILL]
 
     @cached_property
     def failed(self) -> bool:
@@ -242,3 +258,8 @@ class FailureContext:
         """Return the rank with the last message, if only one names itself in the last lines."""
         reported = {rank_in(line) for lines in self.found.tails.values() for line in lines} - {None}
         return reported.pop() if len(reported) == 1 else None
+
+
+def _lost_its_parent(raised: Raised) -> bool:
+    """Return whether a process of multiprocessing failed because the process that it talks to was gone."""
+    return raised.name in LOST and LINKS.search(raised.deepest.file) is not None

@@ -65,6 +65,7 @@ KINDS = (
         r"\.(?:pt|pth|ckpt|safetensors|gguf|onnx|bin|model|pkl|pdparams|npz)'$|ckpt|checkpoint|pretrained|weights",
         NO_FILE,
     ),
+    Kind("DATA-FOLDER", DATA_PATH, "IsADirectoryError"),
     Kind("DATA-FILE", names=NO_FILE, code=DATA_CODE),
     Kind("DATA-FILE", r"\.(?:xlsx?|tsv|mat|nii|gz|pickle|feather|hdf5|db|xml|html|bmp|tiff?|gif|mkv|ogg|pt|vocab)'$", NO_FILE),
     Kind("DATA-FILE", DATA_PATH, NO_FILE),

@@ -94,6 +94,12 @@ READINGS = (
         "whether `{0}` exists on every host, from the folder that the ranks start in",
     ),
     Reading(
+        "ValueError",
+        r"\b(max|min)\(\) (?:arg is an empty sequence|iterable argument is empty)",
+        "There is nothing to take the {0}imum of: a list is empty, often because nothing was loaded, or everything was left out.",
+        "how the list in that line is filled, and the messages above about what could not be loaded",
+    ),
+    Reading(
         "AssertionError",
         r"AssertionError\s*$",
         "The condition of an assert was false, and it has no message.",

@@ -294,6 +294,7 @@ class Scanner:
             or place[1] - began > MESSAGE
             or HEADER in text
             or LOGGED.match(text)
+            or WARNED.search(text)
             or self._traces[key].at_frame
         ):
             self._message.pop(key, None)

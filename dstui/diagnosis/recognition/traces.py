@@ -31,7 +31,9 @@ ANNOUNCED = re.compile(r"^([A-Za-z_]\w*)\s{2,}Traceback \(most recent call last\
 RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
 """A frame in the format of rich."""
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*((?:_*[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))(?=:|\s*$|\s+:|Traceback)"
+    r"^(?:[A-Za-z_]\w*\.)*"
+    r"((?:_*[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))"
+    r"(?=:|\s*$|\s+:|Traceback|\s{4,}\S|\. Did you mean)"  # the last three: another rank has written into the line
 )
 OTHER_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)+(_*[A-Z]\w*|error|timeout|gaierror|herror)(?=:\s|$)")
 """An exception whose name contains none of those words (torch._dynamo.exc.Unsupported): only directly after the frames of a traceback."""

@@ -29,6 +29,9 @@ DETAIL = re.compile(rf"{WHAT.pattern}|- ds \S+=.* vs hf ")
 LAST_STARTED = re.compile(r"--local[-_]rank=(\d+)'.* exits with return code")
 BATCH = re.compile(r"world_size (\d{1,9}) != (\d{1,9}) \* (\d{1,9}) \* (\d{1,9})")
 """train_batch_size, micro-batch, accumulation and ranks in DeepSpeed's assertion message."""
+SUBJECT = re.compile(r"No module named '([\w.]+)'|(?:No such file or directory|Is a directory|Not a directory): '([^']+)'$")
+LONGEST_NAME = 120
+"""Characters of the end of a path in a title."""
 UNKNOWN = "Nothing in the logs says why"
 LAST_LINE = 120
 """Characters of the last line in the answer if nothing shows the end."""
@@ -50,13 +53,13 @@ def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) 
         signature.answer or signature.id,
         kind,
         verdict.confidence,
-        _title(signature, exception),
+        _title(signature, exception, subject := _subject(verdict)),
         path,
         evidence,
         verdict.rank if kind == "failure" else None,
         tuple(ranks),
         hosts.pop() if len(hosts) == 1 else None,
-        signature.confirm,
+        signature.confirm.replace("import NAME", f"import {subject or 'NAME'}"),
         (Fix(look),) if look else _fixes(signature, verdict, plan),
         tuple(verdict.others),
         _notes(context, verdict),
@@ -66,9 +69,21 @@ def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) 
     )
 
 
-def _title(signature: Signature, hit: Hit | None) -> str:
-    """Return what happened, in one sentence; for an exception, its own message."""
-    return f"{signature.title}: {WHAT.sub('', hit.text).strip()[:200].rstrip('.')}" if hit is not None else signature.title
+def _title(signature: Signature, hit: Hit | None, subject: str) -> str:
+    """Return what happened, in one sentence; for an exception its own message, and for something missing its name."""
+    if hit is not None:
+        return f"{signature.title}: {WHAT.sub('', hit.text).strip()[:200].rstrip('.')}"
+    return f"{signature.title}: {subject}" if subject else signature.title
+
+
+def _subject(verdict: Verdict) -> str:
+    """Return the name of the package, or the end of the path, that the first message says is missing; "" if it names none."""
+    first = verdict.hits[0] if verdict.hits else None
+    named = SUBJECT.search(first.text) if first is not None and first.raised is not None and first.signature.role == "root" else None
+    if named is None:
+        return ""
+    name = named[1] or named[2]
+    return name if len(name) <= LONGEST_NAME else f"…{name[-LONGEST_NAME:]}"
 
 
 def _unknown_exception(verdict: Verdict) -> Hit | None:

@@ -99,6 +99,18 @@ SIGNATURES = (
         alike=("IB", "RDZV-TIMEOUT"),
     ),
     Signature(
+        "MPI-LINK",
+        "root",
+        "MPI's processes cannot reach each other",
+        "Open MPI found no transport between two hosts: the interface that it chose does not lead to the other one.",
+        ("are unable to reach each other for",),
+        ("Name an interface that both hosts have: mpirun --mca btl self,tcp --mca btl_tcp_if_include eth0",),
+        "mpirun -np 2 --map-by node hostname, then the same with a program that sends one message.",
+        alone=True,
+        sure=False,
+        alike=("INIT-HANG-NET", "SSH-CHECK"),
+    ),
+    Signature(
         "IB",
         "root",
         "InfiniBand or RoCE failed",

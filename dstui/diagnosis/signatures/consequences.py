@@ -90,6 +90,7 @@ SIGNATURES = (
             rx("CalledProcessError", r"CalledProcessError: Command .* (?:returned non-zero exit status|died with)"),
         ),
     ),
+    Signature("PARENT-GONE", "cascade", "A process of multiprocessing lost the one that it talks to", alike=("KILLED-UNKNOWN", "CTRL-C")),
     Signature(
         "WORKER-RERAISED",
         "cascade",

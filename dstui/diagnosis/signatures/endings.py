@@ -330,6 +330,10 @@ SIGNATURES = (
         "SIGTERM-HEARD",
         "hint",
         "The program says that it was asked to end (SIGTERM)",
-        signs=(rx("eceived SIGTERM", r"[Rr]eceived SIGTERM\b"), rx("aught signal", r"[Cc]aught signal (?:15|2|SIGTERM|SIGINT)\b")),
+        signs=(
+            rx("eceived SIGTERM", r"[Rr]eceived SIGTERM\b"),
+            rx("aught signal", r"[Cc]aught signal (?:15|2|SIGTERM|SIGINT)\b"),
+            "srun: forcing job termination",
+        ),
     ),
 )

@@ -67,7 +67,8 @@ SIGNATURES = (
             rx("requires the latest version of", r"ImportError: .*requires the latest version of"),
             rx(
                 "got an unexpected keyword",
-                r"TypeError: .*(?:Trainer|TrainingArguments|Accelerator|LoraConfig|from_pretrained).*got an unexpected keyword argument",
+                r"TypeError: .*(?:(?:Trainer|TrainingArguments|Accelerator|LoraConfig)(?:\.__init__)?|from_pretrained)\(\) "
+                r"got an unexpected keyword",
             ),
             rx("but got unexpected keyword", r"but got unexpected keyword"),
             rx("Loading a dataset cached in a", r"Loading a dataset cached in a \w+ is not supported"),

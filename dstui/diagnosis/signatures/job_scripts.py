@@ -293,7 +293,7 @@ SIGNATURES = (
             rx("Unrecognized options: ", r"^\W*Unrecognized options: \S"),  # tyro
             rx(".py: error: ", r"^\S+\.py: error: (?!unrecognized arguments: .*--local[-_]rank)"),
         ),
-        ("Correct job.args",),
+        ("Correct the arguments (job.args in a Plan); the script lists those that it knows with --help",),
         alone=True,
         sure=False,
         answer="USER-PY",

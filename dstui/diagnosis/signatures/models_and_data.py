@@ -165,6 +165,17 @@ SIGNATURES = (
         alike=("RACE-FS", "CKPT-DISK"),
     ),
     Signature(
+        "DATA-FOLDER",
+        "root",
+        "A folder is where the script reads a file of the data",
+        "The argument names the folder only, or the name of the file in it is empty.",
+        remedies=("Give the path of the file itself", "Look at how the script puts the path together, at the line above the message"),
+        confirm="ls of that path, from the folder that the ranks start in, on the host that failed.",
+        sure=False,
+        alike=("USER-PY",),
+        answer="DATA",
+    ),
+    Signature(
         "DATA-FILE",
         "root",
         "A file of the data is not where the script looks for it",
