@@ -15,6 +15,7 @@ from textual.binding import BindingType
 
 from dstui.tui.dialogs.dialog import Over
 from dstui.tui.flows.checkpointing import Checkpoints
+from dstui.tui.flows.choosing_run import choose_run
 from dstui.tui.flows.consent import Trusting
 from dstui.tui.flows.launching import Launching, job_lines
 from dstui.tui.flows.opening import Opening, starting_plan
@@ -37,7 +38,6 @@ from dstui.tui.terminal_app import TerminalApp
 
 if TYPE_CHECKING:
     from textual.command import Provider
-    from textual.screen import Screen
     from textual.widget import AwaitMount
 
     from dstui.documents.open import Opened
@@ -336,22 +336,8 @@ class DstuiApp(TerminalApp):
         self.saving.save()
 
     def action_jobs(self) -> None:
-        """Open the table of all runs, or return to it; show the run chosen there, and relaunch it if asked for."""
-        from dstui.tui.runs.runs_screen import RunsTable  # imports jobs and diagnosis, which a form does not need
-
-        if any(isinstance(screen, RunsTable) for screen in self.screen_stack):
-            self._close_down_to(RunsTable)
-        else:
-            self.push_screen(RunsTable(), self._run_chosen)
-
-    def _run_chosen(self, chosen: tuple[JobFolder, bool] | None) -> None:
-        if chosen is not None:
-            self._close_down_to(MainScreen)  # the table may have been opened on the plot of another run
-            self.post_message(messages.Launched(*chosen))
-
-    def _close_down_to(self, kind: type[Screen[Any]]) -> None:
-        while isinstance(self.screen, Over) and not isinstance(self.screen, kind):
-            self.screen.dismiss(None)
+        """Show the table of all runs."""
+        choose_run(self)
 
     def action_checkpoints(self) -> None:
         """Inspect a checkpoint."""
