@@ -17,6 +17,7 @@ from dstui.adopt.model_options import model_section, names_model
 from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.script_options import options_of, options_of_yamls
+from dstui.adopt.sizes_in_options import is_on
 from dstui.base.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PARALLELISM, PLUGIN, TOP, AccelerateKey
 from dstui.plan.handed_over import CONFIG, CONFIG_FILES, CONFIG_OPTIONS
@@ -30,6 +31,8 @@ ACCELERATES_OWN = {"config_file", "use_deepspeed", "deepspeed_config_file", "zer
 """Options of `accelerate launch` that configure DeepSpeed directly."""
 STARTERS = re.compile(r"verl\..+|openrlhf\.cli\.\w+_ray|(?:axolotl|swift)\.cli\.main|trl\.cli(?:\.main)?|llamafactory\.cli")
 """Modules of frameworks that start their ranks themselves."""
+OWN_KEY, MOST_BEFORE_KEY = '"zero_optimization"', 20_000
+"""The key that only a DeepSpeed configuration has, and the characters in which it is looked for."""
 LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
 USE_DEEPSPEED = "ACCELERATE_USE_DEEPSPEED"
 """The variable with which `accelerate launch` makes accelerate use DeepSpeed."""
@@ -110,13 +113,7 @@ def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -
     The reader is "" if no argument names a configuration.
     """
     args = list(line.args)
-    for at, word in enumerate(args):
-        option, equals, value = word.partition("=")
-        if option not in CONFIG_OPTIONS or not (value if equals else args[at + 1 : at + 2]):
-            continue
-        name = value if equals else args[at + 1]
-        if name.startswith("-") or not name.endswith(CONFIG_FILES):
-            continue
+    for at, option, equals, name in _files_in_options(args, read_named):
         text = read_named(name)
         if text is None:
             notes.append(f"{name} does not exist here: the script will read it itself, and its content is unknown")
@@ -126,6 +123,24 @@ def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -
         args[at : at + (1 if equals else 2)] = [f"{option}={CONFIG}"] if equals else [option, CONFIG]
         return args, read.config, read.integration
     return args, {}, ""
+
+
+def _files_in_options(args: list[str], read_named: ReadNamed) -> Iterator[tuple[int, str, str, str]]:
+    """Yield the options that name a DeepSpeed configuration: those of the usual names, then any whose file is one.
+
+    A file with "auto" in an option of another name is left alone: the script fills it in before DeepSpeed reads it.
+    """
+    found = list[tuple[int, str, str, str]]()
+    for at, word in enumerate(args):
+        option, equals, value = word.partition("=")
+        name = value if equals else next(iter(args[at + 1 : at + 2]), "")
+        if option.startswith("--") and not name.startswith("-") and name.endswith(CONFIG_FILES):
+            found.append((at, option, equals, name))
+    yield from (one for one in found if one[1] in CONFIG_OPTIONS)
+    for one in found:
+        text = (read_named(one[3]) or "")[:MOST_BEFORE_KEY] if one[1] not in CONFIG_OPTIONS else ""
+        if OWN_KEY in text and '"auto"' not in text:
+            yield one
 
 
 def _deepspeed_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
@@ -299,7 +314,15 @@ def _value(value: str | bool, key: AccelerateKey) -> Any:
 YAML = (".yaml", ".yml")
 NAMES_CONFIG = re.compile(r"""(?m)^deepspeed(?:_config(?:_file)?)?[ \t]*:[ \t]*(['"]?)(?P<path>[^\s'"#]+)\1[ \t]*(?:\#.*)?$""")
 """The keys with which the YAML of a framework names its DeepSpeed file."""
-JSON = (".json", ".hjson")
+SWIFTS = {"tuner_type": "lora", "gradient_checkpointing": "true"}
+DEFAULTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
+    ("swift", "sft"): SWIFTS,
+    ("swift", "rlhf"): SWIFTS,
+    ("llamafactory-cli", "train"): {"finetuning_type": "lora", "gradient_checkpointing": "true", "cutoff_len": "2048"},
+}
+"""Command of a framework -> defaults of its options that a forecast rests on (swift/arguments, llamafactory/hparams)."""
+BUILT_IN = re.compile(r"(?:deepspeed_)?zero(?P<stage>[0-3])(?P<offload>_offload)?")
+"""The configurations that swift and xtuner have by name."""
 
 
 def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str], str | None]) -> Imported:
@@ -307,19 +330,35 @@ def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str]
     notes, config = list(line.notes), dict[str, Any]()
     program = line.script if line.launcher == "python" else line.launcher
     name = next(_config_files(line.command, read_named), None)
-    if name is not None and (text := read_named(name)) is not None:
+    if name is not None and (built_in := BUILT_IN.fullmatch(name)) and read_named(name) is None:
+        config = _of_built_in(int(built_in["stage"]), offload=bool(built_in["offload"]))
+        notes.append(f"{name} is built into {program}: the deepspeed section has its ZeRO stage for the checks, edits do not change it")
+    elif name is not None and (text := read_named(name)) is not None:
         read = read_dsconfig(text)
         config = read.config
         notes.append(f"{program} reads {name} itself: the deepspeed section has a copy for the checks, edits do not change the file")
         notes += doubts(read, name)
     elif name is not None:
-        notes.append(f"{name} is not a file here, or a built-in name of {program}: the deepspeed section stays empty")
-    model, about = model_section({**options_of_yamls(line.command, read_named), **options_of(line.command)}, line.folder)
+        notes.append(f"{name} does not exist here: {program} will read it itself, and its content is unknown")
+    options = {**DEFAULTS.get(line.command[:2], {}), **options_of_yamls(line.command, read_named), **options_of(line.command)}
+    if is_on(options, "disable_gradient_checkpointing"):
+        options["gradient_checkpointing"] = "false"
+    model, about = model_section(options, line.folder)
     notes += about
     job: dict[str, Any] = {"command": list(line.command), "workdir": line.folder, "integration": "trainer"}
     cluster = {"env": dict(line.env)} if line.env else {}
     sections = {"job": {key: value for key, value in job.items() if value}, "model": model, "cluster": cluster, "deepspeed": config}
     return Imported(plan_text(source, sections, notes), notes)
+
+
+def _of_built_in(stage: int, *, offload: bool) -> dict[str, Any]:
+    """Return the configuration that the built-in ones of frameworks have in common; "auto" is filled from the command."""
+    zero: dict[str, Any] = {"stage": stage}
+    if offload:
+        zero |= {key: {"device": "cpu"} for key in ("offload_optimizer", "offload_param")[: stage - 1]}
+    precision = {name: {"enabled": "auto"} for name in ("bf16", "fp16")}
+    sizes = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+    return {**precision, "zero_optimization": zero, **dict.fromkeys(sizes, "auto")}
 
 
 def _config_files(command: tuple[str, ...], read_named: Callable[[str], str | None]) -> Iterator[str]:

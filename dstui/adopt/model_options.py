@@ -25,6 +25,8 @@ MODEL = (
     "actor_model_name_or_path",
     "pretrain",
     "model",
+    "model_path",
+    "config_name",
 )
 """Options that name the model, the most reliable first."""
 PREFIXES = ("", "model.", "actor.", "data.")

@@ -18,6 +18,28 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _TASKS = re.compile(r"(\d{1,6})(?:\(x(\d{1,6})\))?")
 
 
+_DIRECTIVE = re.compile(r"(?m)^#SBATCH[ \t]+(--[a-z-]+|-[A-Za-z])(?:=|[ \t]*)([^\s#]+)")
+_SET_BY: Mapping[str, tuple[str, ...]] = {
+    "--nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "--ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    "--ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
+    "--cpus-per-task": ("SLURM_CPUS_PER_TASK",),
+    "--gpus-per-node": ("SLURM_GPUS_ON_NODE",),
+    "--gres": ("SLURM_GPUS_ON_NODE",),
+}
+"""Option of sbatch -> the variables that have its number in the job."""
+_SHORT = {"-N": "--nodes", "-n": "--ntasks", "-c": "--cpus-per-task"}
+_OF_EACH_BATCH = {"SLURM_JOB_ID": "1", "SLURM_JOBID": "1", "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
+"""Variables of the process that runs a batch script; the number of the job is a stand-in."""
+
+
+def batch_variables(text: str) -> dict[str, str]:
+    """Return the SLURM variables that a batch script is known to find when it runs; empty without `#SBATCH` lines."""
+    options = {_SHORT.get(option, option): value for option, value in _DIRECTIVE.findall(text)}
+    numbers = {name: value.rpartition(":")[2] for option, value in options.items() for name in _SET_BY.get(option, ())}
+    return {**_OF_EACH_BATCH, **{name: value for name, value in numbers.items() if value.isdecimal()}} if options else {}
+
+
 def expand_nodelist(text: str) -> list[str]:
     """Expand a list of hosts such as `node[01-03,7],gpu1`, in order. Raises HostfileError if it is malformed."""
     text = text.strip()

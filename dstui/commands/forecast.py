@@ -19,7 +19,7 @@ from dstui.facts.measured import Taken, calibrate, model_key, read_measured
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed
-from dstui.forecast.part_words import PART_WORDS
+from dstui.forecast.part_words import PART_WORDS, part_name
 from dstui.forecast.recommend import NOT_SEARCHED, RankedPlan, RankedPlans, recommend
 from dstui.forecast.setup import Setup
 from dstui.machine.probe import probe
@@ -228,7 +228,7 @@ def _parts(need: Need) -> Iterator[str]:
     for part, amount in sorted(need.parts.items(), key=lambda item: -item[1]):
         if amount >= total / 1000:
             bar = "█" * round(amount / total * SHORT_BAR)
-            yield f"  {part.replace('_', ' '):<{COLUMN}} {format_size(amount):>9}  {bar:<{SHORT_BAR}}  {PART_WORDS.get(part, '')}".rstrip()
+            yield f"  {part_name(part):<{COLUMN}} {format_size(amount):>9}  {bar:<{SHORT_BAR}}  {PART_WORDS.get(part, '')}".rstrip()
 
 
 def _table(recommendation: RankedPlans | None) -> Iterator[str]:

@@ -206,7 +206,7 @@ NEWER_KERNELS = (
 )
 EMPTY = (
     "the Plan's deepspeed section is empty, so ZeRO, precision and batch are unknown: "
-    "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
+    "fill it with the configuration that the script reads or builds (dstui import ds_config.json); without one it trains without DeepSpeed"
 )
 NOT_READ = "{} could not be read here, so ZeRO, precision and batch are unknown: import the launch where the file is"
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dstui.base.dataclass import dataclass
-from dstui.forecast.architecture import HYBRIDS, KNOWN, Architecture, Config, ModelProblem, TensorShape, architecture
+from dstui.forecast.architecture import KNOWN, NOT_ALL_ATTENTION, Architecture, Config, ModelProblem, TensorShape, architecture
 from dstui.plan.model import Lora, Model
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> M
         found = architecture(config)
     except ModelProblem as problem:
         return _guessed(config, source) or unknown_model(source, str(problem))
-    notes = (NOT_MEASURED.format(found.kind),) if found.kind in HYBRIDS else (AUDIO,) if found.kind == "whisper" else ()
+    notes = (NOTES[found.kind],) if found.kind in NOTES else (NOT_MEASURED.format(found.kind),) if found.kind in NOT_ALL_ATTENTION else ()
     facts = ModelFacts(source=source, params=found.params, architecture=found, notes=notes)
     return stored_as(facts, _stored_by(config)) if isinstance(config.get("quantization_config"), Mapping) else facts
 
@@ -130,7 +130,14 @@ QUANTIZED_COPY = (
 )
 
 
-AUDIO = "Whisper's encoder reads 1500 positions of each audio, whatever the length of its text: set model.sequence_length: 1500"
+THINKER = "of an Omni model, the thinker is counted, which reads and writes text: scripts train it alone, without the talker"
+NOTES: Mapping[str, str] = {
+    "whisper": "Whisper's encoder reads 1500 positions of each audio, whatever the length of its text: set model.sequence_length: 1500",
+    "qwen2_5_omni": THINKER,
+    "qwen3_omni_moe": THINKER,
+    "deepseek_v4": "DeepSeek-V4's residual streams and compressed attention were not measured: activations of other mixtures are assumed",
+}
+"""`model_type` -> what its forecast assumes."""
 NOT_MEASURED = "the activations of {}'s layers without attention were not measured: those of layers with attention are assumed"
 
 

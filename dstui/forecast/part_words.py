@@ -31,3 +31,8 @@ PART_WORDS: Mapping[str, str] = {
     "nccl_buffers": "communication between GPUs",
 }
 """Part -> its explanation, in at most 33 characters."""
+
+
+def part_name(part: str) -> str:
+    """Return the name of a part as people write it: `CUDA context`."""
+    return part.replace("_", " ").replace("cuda", "CUDA").replace("nccl", "NCCL")

@@ -59,11 +59,16 @@ def preset(name: str) -> Mapping[str, Any] | None:
 
 
 def tuned_from(name: str) -> str | None:
-    """Return the known model that a hub id names at its end (Hermes-3-Llama-3.1-8B): most such models are fine-tunes of it."""
+    """Return the known model that a hub id names: most such models are fine-tunes of it.
+
+    The name is at the end (Hermes-3-Llama-3.1-8B), at the beginning (Qwen2.5-Math-7B-x), or around another (Llama-3.1-Tulu-3-8B).
+    """
     mine = base_name(name)
     if not mine or OTHERWISE.search(mine):
         return None
-    found = [base for base in _by_base() if mine.endswith((f"-{base}", f"-{RELEASE.sub('', base)}"))]
+    found = [base for base in _by_base() if mine.endswith((f"-{base}", f"-{RELEASE.sub('', base)}")) or mine.startswith(f"{base}-")]
+    around = (AROUND.fullmatch(base) for base in _by_base())
+    found = found or [one[0] for one in around if one and mine.startswith(f"{one[1]}-") and mine.endswith(f"-{one[2]}")]
     return _by_base()[max(found, key=len)] if found else None
 
 
@@ -80,7 +85,9 @@ def stored_name(name: str) -> tuple[str, str]:
     return name[: found.start()], "nf4" if found[3] else f"{bits} bits"
 
 
-OTHERWISE = re.compile(r"vision|video|audio|omni|llava|clip|vl[am]?(?=-|$)|prun|minitron|draft|eagle|reward")
+AROUND = re.compile(r"([a-z]+-?\d(?:\.\d)?)-(\d+(?:\.\d)?b)")
+"""A family with its version, and a size: llama-3.1 and 8b."""
+OTHERWISE = re.compile(r"vision|video|audio|voice|speech|ocr|omni|llava|clip|vl[am]?(?=-|$)|prun|minitron|draft|eagle|reward")
 """Words of models that have more or fewer tensors than the one they name."""
 RELEASE = re.compile(r"-v\d\.\d$")
 """The release of a model of which all have the same sizes."""

@@ -31,6 +31,8 @@ def _key(value: Any) -> tuple[bool, Any]:
 
 ENOUGH = 30
 """Cells of a column of words that say enough of it."""
+LEAST_TELLING = "changed"
+"""The column of words that is dropped where only one has room."""
 
 
 def fitting(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: int) -> tuple[list[list[str]], tuple[Column, ...]]:
@@ -41,6 +43,8 @@ def fitting(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: in
         if sum(sizes[n] + len(GAP) for n in left if n in sizes) - len(GAP) <= width:
             break
         left = [n for n in left if columns[n].name != name]
+    if sum(sizes[n] + len(GAP) for n in left if n in sizes) - len(GAP) - width > ENOUGH:
+        left = [n for n in left if columns[n].name != LEAST_TELLING]  # two columns of words would both be too narrow to read
     return [[row[n] for n in left] for row in texts], tuple(columns[n] for n in left)
 
 

@@ -93,7 +93,10 @@ class Palette(CommandPalette, Over[None]):
     """
 
     PANE = CHOOSING
-    DEFAULT_CSS = "Palette Footer { dock: bottom; height: 1; }"
+    DEFAULT_CSS = """
+    Palette Footer { dock: bottom; height: 1; }
+    Palette:ansi > .command-palette--help-text { text-style: none; }  /* dim text is unreadable on the colour of the cursor */
+    """
 
     def compose(self) -> ComposeResult:
         """Compose Textual's widgets and the footer."""
@@ -135,7 +138,8 @@ class Commands(Provider):
         for command in (*self._commands(), *self._themes(), *self._on_disk):
             if (score := matcher.match(command.name)) > 0:
                 name = command.named(matcher.highlight(command.name))
-                yield Hit(score, name, partial(self._once, command), command.name, command.about)
+                first = command.name.lower().startswith(query.lower())  # before those that only contain it
+                yield Hit(score + first, name, partial(self._once, command), command.name, command.about)
 
     async def _once(self, command: Command) -> None:
         if not self._done:
@@ -163,7 +167,8 @@ class Commands(Provider):
             yield Command("Save as…", "Save the Plan under another name.", app.saving.save_as)
             for finding in app.session.state.findings[:FINDINGS]:
                 about = partial(app.opening.explain, finding)
-                yield Command(f"Finding {finding.code}: {finding.path.removeprefix('deepspeed.')}", finding.message, about)
+                name = ": ".join(filter(None, (f"Finding {finding.code}", finding.path.removeprefix("deepspeed."))))
+                yield Command(name, finding.message, about)
         doctor = partial(examine_plan, self.app, app.session.state.plan)
         yield Command("Doctor", "Whether this machine and every host of the Plan is ready.", doctor)
         yield Command("Theme", "Choose other colours; remembered.", partial(search_themes, self.app))

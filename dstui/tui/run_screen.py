@@ -171,10 +171,11 @@ class RunScreen(MainScreen):
             super().action_pane(by)
 
     def action_digit(self, number: int) -> None:
-        """Show the log of the rank with this number, or say why there is none."""
+        """Show the log of the rank with this number, or say why there is none. Without a job, show the step."""
         job = self.view.job
-        why = rank_problem(job.follower.ranks, str(number)) if job is not None else "No job is open, so there are no ranks."
-        if why:
+        if job is None:
+            super().action_digit(number)
+        elif why := rank_problem(job.follower.ranks, str(number)):
             say(self.app, f"{why} [ leads to the steps.")
         else:
             self.view.show_rank(number)

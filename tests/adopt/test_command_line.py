@@ -40,6 +40,17 @@ def notes(text: str) -> str:
     return "\n".join(import_text(text).notes)
 
 
+def test_configuration_in_an_option_of_any_name_is_known_by_its_keys() -> None:
+    files = {**FILES, "whole.json": FILES["ds.json"].replace('"auto"', "true")}
+    found = load(import_text("deepspeed t.py --data plain.json --ds_file whole.json --x 1", files).text)
+    assert found.deepspeed["zero_optimization"]["stage"] == 3
+    assert found.job.args == ("--data", "plain.json", "--ds_file", "{ds_config}", "--x", "1")
+    assert plan("deepspeed t.py --ds_file ds.json").deepspeed == {}, "the script fills in its auto"
+    both = plan("deepspeed t.py --other=ds.json --deepspeed_config plain.json")
+    assert both.deepspeed == {"train_batch_size": 8} and both.job.args[0] == "--other=ds.json"
+    assert plan("deepspeed t.py --data plain.json").deepspeed == {}
+
+
 def test_accelerates_default_configuration_applies_and_is_reported() -> None:
     there = {**FILES, "default_config.yaml": FILES["acc.yaml"]}
     for options, stage in (("", 2), ("--use_deepspeed --zero_stage 3", 3)):

@@ -49,6 +49,34 @@ def test_framework_command_is_imported_with_its_deepspeed_file(folder: Path, tex
     assert plan.deepspeed.get("zero_optimization") == {"stage": 2} and "ds.json" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "zero"),
+    [
+        ("zero2", {"stage": 2}),
+        ("deepspeed_zero3_offload", {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}),
+    ],
+)
+def test_configuration_that_a_framework_has_by_name_gives_the_checks_its_stage(folder: Path, name: str, zero: dict[str, object]) -> None:
+    (folder / "f.sh").write_text(f"swift sft --model Qwen/Qwen2.5-7B --deepspeed {name}")
+    done = command.dstui("import", "f.sh", cwd=folder)
+    plan = load(done.stdout, "plan.yaml", str(folder))
+    assert plan.deepspeed["zero_optimization"] == zero and f"{name} is built into swift" in done.stderr
+    assert list(plan.job.command)[-1] == name
+
+
+def test_defaults_of_frameworks_reach_the_model(folder: Path) -> None:
+    for text, lora, kept in (
+        ("swift sft --model Qwen/Qwen2.5-7B", True, True),
+        ("swift sft --model Qwen/Qwen2.5-7B --train_type full --gradient_checkpointing false", False, False),
+        ("swift pt --model Qwen/Qwen2.5-7B", False, None),
+        ("llamafactory-cli train --model_name_or_path Qwen/Qwen2.5-7B --disable_gradient_checkpointing true", True, False),
+        ("llamafactory-cli train --model_name_or_path Qwen/Qwen2.5-7B --finetuning_type full", False, True),
+    ):
+        (folder / "f.sh").write_text(text)
+        model = load(command.dstui("import", "f.sh", cwd=folder).stdout, "plan.yaml", str(folder)).data["model"]
+        assert ("lora" in model, model.get("activation_checkpointing")) == (lora, kept), text
+
+
 OWN_RANKS = {
     "go.py": "from deepspeed.launcher.runner import main\n\nif __name__ == '__main__':\n    main(['train.py'])\n",
     "spread.py": "import torch.multiprocessing as mp\nmp.spawn(print, nprocs=4)\n",

@@ -122,6 +122,18 @@ def test_script_that_requires_a_variable_is_read_as_if_it_were_set() -> None:
     assert not any("$ROOT" in note for note in shell.notes)
 
 
+BATCH = '#SBATCH -N 2\n#SBATCH --gres=gpu:a100:8\nif [ $SLURM_NNODES -gt 1 ] && [ -n "$SLURM_JOB_ID" ]; then A=two; else A=one; fi\ndeepspeed t.py $A'
+
+
+def test_conditions_of_a_batch_script_have_the_numbers_of_its_own_directives() -> None:
+    assert read(BATCH).launches[0].words == ("t.py", "two")
+    assert "a condition tests $SLURM_NNODES: 2 in this batch job" in read(BATCH).notes
+    assert read(BATCH.replace("-N 2", "--nodes=1")).launches[0].words == ("t.py", "one")
+    assert read(BATCH.replace("SBATCH", "")).launches[0].words == ("t.py", "one"), "no batch script: unset"
+    unknown = read(BATCH.replace("SLURM_NNODES", "SLURM_RESTART_COUNT"))
+    assert undecided_in(unknown.launches[0], unknown) == [("A", 3)]
+
+
 def test_launch_of_a_stage_that_is_off_is_named_instead_of_its_preparation() -> None:
     text = "stage=0\nif [ $stage -le 0 ]; then\n  python prepare_data.py --out x\nfi\nif [ $stage -ge 4 ]; then\n  torchrun t.py\nfi"
     assert read(text).unreached == "torchrun in line 6, under the condition in line 5,"

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import pytest
+from newer_shapes import MOE_THINKER, NEWER, THINKER
 from shapes import CASES, SMALL
 
 from dstui.forecast.architecture import KNOWN, ModelProblem, architecture
@@ -63,14 +64,25 @@ def built(kind: str, name: str, values: dict[str, Any]) -> tuple[dict[str, Any],
         return config.to_dict(), getattr(transformers, name)(config)
 
 
-@pytest.mark.parametrize(("kind", "name", "values"), CASES, ids=[f"{n}-{name}" for n, (_, name, _v) in enumerate(CASES)])
+BUILT = (*CASES, *NEWER)
+
+
+@pytest.mark.parametrize(("kind", "name", "values"), BUILT, ids=[f"{n}-{name}" for n, (_, name, _v) in enumerate(BUILT)])
 def test_parameter_count_equals_transformers(kind: str, name: str, values: dict[str, Any]) -> None:
     config, model = built(kind, name, values)
     assert architecture(config).params == sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_every_known_architecture_is_tested() -> None:
-    assert set(KNOWN) - {"siglip_vision_model", "kimi_k2", "gemma3n", "internvl_chat"} == {kind for kind, _name, _values in CASES}
+    others = {"siglip_vision_model", "kimi_k2", "gemma3n", "internvl_chat", "ernie4_5_moe_vl", "qwen2_5_omni", "qwen3_omni_moe"}
+    assert set(KNOWN) - others == {kind for kind, _name, _values in BUILT}
+
+
+@pytest.mark.parametrize(("kind", "thinker"), [("qwen2_5_omni", THINKER), ("qwen3_omni_moe", MOE_THINKER)])
+def test_of_an_omni_model_the_thinker_is_counted(kind: str, thinker: dict[str, Any]) -> None:
+    whole = facts_of_config({"model_type": kind, "thinker_config": thinker, "talker_config": {"hidden_size": 10**6}})
+    assert whole.params == architecture({"model_type": f"{kind}_thinker", **thinker}).params
+    assert any("thinker" in note for note in whole.notes)
 
 
 @pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("self_attn.q_proj", "down_proj"), "all-linear"])
@@ -110,8 +122,42 @@ ROUNDED = {
     "google/gemma-4-26B-A4B": 25.2 + 0.573,
     "baidu/ERNIE-4.5-21B-A3B-PT": 21.8,
     "baidu/ERNIE-4.5-0.3B-PT": 0.36,
+    "deepseek-ai/DeepSeek-V4-Flash": 284,
+    "deepseek-ai/DeepSeek-V4-Pro": 1573,
+    "zai-org/GLM-5.2": 744,
+    "deepseek-ai/DeepSeek-V3.2": 671.9,
+    "Qwen/Qwen2.5-Omni-7B": 8.93,
+    "Qwen/Qwen2.5-Omni-3B": 4.7,
+    "Qwen/Qwen3-Omni-30B-A3B-Instruct": 31.7,
+    "zai-org/GLM-4.7-Flash": 30,
+    "zai-org/GLM-4.1V-9B-Thinking": 10.29,
+    "zai-org/GLM-4.5V": 108,
+    "baidu/ERNIE-4.5-VL-28B-A3B-PT": 29.4,
+    "microsoft/Phi-3.5-MoE-instruct": 41.9,
+    "swiss-ai/Apertus-8B-2509": 8.05,
+    "swiss-ai/Apertus-70B-2509": 70.6,
+    "arcee-ai/AFM-4.5B": 4.62,
+    "arcee-ai/Trinity-Nano-Base": 6.12,
+    "arcee-ai/Trinity-Mini": 26.1,
+    "LiquidAI/LFM2-350M": 0.354,
+    "LiquidAI/LFM2-700M": 0.742,
+    "LiquidAI/LFM2-1.2B": 1.17,
+    "LiquidAI/LFM2-2.6B": 2.57,
+    "LiquidAI/LFM2-8B-A1B": 8.34,
+    "ibm-granite/granite-4.0-h-micro": 3.19,
+    "ibm-granite/granite-4.0-h-tiny": 6.94,
+    "ibm-granite/granite-4.0-h-small": 32.2,
+    "ibm-granite/granite-4.0-micro": 3.4,
+    "tiiuae/Falcon-H1-7B-Base": 7.59,
+    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": 31.6,
+    "nvidia/NVIDIA-Nemotron-Nano-9B-v2": 8.89,
+    "rednote-hilab/dots.llm1.base": 142.8,
+    "openbmb/MiniCPM3-4B": 4.07,
+    "LGAI-EXAONE/EXAONE-4.0-32B": 32.0,
+    "LGAI-EXAONE/EXAONE-4.0-1.2B": 1.28,
+    "Qwen/Qwen2-Audio-7B-Instruct": 8.4,
 }
-"""Billions of parameters as cards round them; of Gemma 4's larger ones, whose cards leave it out, with the tower."""
+"""Billions of parameters as cards round them; of Gemma 4's larger ones, whose cards leave it out, with the tower; of Omni models the thinker."""
 
 
 @pytest.mark.parametrize("name", ROUNDED)
@@ -179,12 +225,17 @@ def test_model_has_the_sizes_of_its_base_and_not_of_a_namesake(name: str, base: 
         ("teknium/OpenHermes-2.5-Mistral-7B", "mistralai/Mistral-7B-v0.1"),
         ("NousResearch/Nous-Hermes-2-Mixtral-8x7B-DPO", "mistralai/Mixtral-8x7B-v0.1"),
         ("somebody/finance-Qwen3-8B-sft", "Qwen/Qwen3-8B"),
+        ("somebody/Qwen2.5-Math-7B-long", "Qwen/Qwen2.5-Math-7B"),
+        ("somebody/Llama-3.1-Story-8B-SFT", "meta-llama/Llama-3.1-8B"),
+        ("somebody/Llama-3.1-Story-51B", None),
+        ("somebody/Qwen2.5-Speech-7B", None),
+        ("somebody/Yi-Story-9B", None),
         ("somebody/llava-Llama-3.1-8B", None),
         ("somebody/Llama-3.1-8B-pruned", None),
         ("somebody/mini-7b", None),
     ],
 )
-def test_name_ending_in_a_known_model_is_its_fine_tune(name: str, base: str | None) -> None:
+def test_name_with_that_of_a_known_model_is_its_fine_tune(name: str, base: str | None) -> None:
     assert tuned_from(name) == base
 
 

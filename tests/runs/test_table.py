@@ -81,6 +81,7 @@ def test_least_important_columns_are_dropped_first(here: Path) -> None:
     assert shown[500] == list(USUAL)
     assert [name for name in USUAL if name in shown[78]] == shown[78], "their order stays"
     assert set(shown[48]) < set(shown[78]) < set(USUAL)
+    assert "changed" in shown[48] and not {"changed"} & {each.name for each in fitting(cells(runs, columns), columns, 30)[1]}
     assert {"state", "name", "step", "loss", "speed", "why"} <= set(shown[48])
     texts, left = fitting(cells(runs, columns), columns, 48)
     assert all(len(line) <= 48 for line in lines(texts, left, 48))

@@ -225,6 +225,13 @@ async def test_queued_plan_gets_choices_that_the_cluster_offers(open_app: Open, 
         await until(pilot, lambda: "gives a job 2 at most" in str(store(pilot).state.findings))
 
 
+async def test_step_8_is_not_ready_where_no_job_script_can_be_made(open_app: Open) -> None:
+    cluster = "cluster: {hosts: {h1: 4, h2: 2}, launcher: sbatch}\n"
+    async with open_app(PLAN + cluster) as pilot:
+        assert "same number of slots" in store(pilot).state.unlaunchable
+        await until(pilot, lambda: "✖ 8 Review & launch" in screen(pilot) and "ready" not in screen(pilot))
+
+
 async def test_manifest_rows_appear_with_the_first_answer(open_app: Open) -> None:
     async with open_app(PLAN + "cluster: {num_nodes: 2, num_gpus: 8}\n", size=(120, 80)) as pilot:
         await pilot.press("7")

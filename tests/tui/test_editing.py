@@ -10,6 +10,7 @@ import pytest
 
 from dstui.plan.catalogue import release
 from dstui.tui.forms.steps import field_of
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.messages import PathChosen
 from tests.tui.conftest import PLAN, Open, codes, keys, letters, notices, screen, store, text_of, until, value
 
@@ -67,11 +68,12 @@ async def test_review_asks_for_each_open_hole(open_app: Open, tmp_path: Path, mo
         await pilot.press("8")
         await until(pilot, lambda: "hole YOUR_DATA" in keys(pilot, "#review-names"))
         assert "hole GIVEN_HERE" not in keys(pilot, "#review-names")
+        assert "▲ 8 Review & launch holes" in screen(pilot), "a launch is refused"
         pilot.app.screen.query_one("#review-names").cursor = "hole YOUR_DATA"
         await pilot.press("enter")
         await until(pilot, lambda: "job.args.1, job.args.3" in screen(pilot))
         await pilot.press(*"abc", "enter")
-        await until(pilot, lambda: "hole YOUR_DATA" not in keys(pilot, "#review-names"))
+        await until(pilot, lambda: "hole YOUR_DATA" not in keys(pilot, "#review-names") and "8 Review & launch ready" in screen(pilot))
         assert value(pilot, "job.args") == ["--data", "abc", "--also", "abc/b", "--env", "${GIVEN_HERE}"]
 
 
@@ -80,6 +82,10 @@ async def test_long_review_labels_end_with_an_ellipsis(open_app: Open) -> None:
         await pilot.press("8")
         await until(pilot, lambda: "the same without this scre…" in screen(pilot), 9)
         assert "the lines in general" in screen(pilot)  # train.py reads a configuration already
+        await pilot.press("end")
+        await until(pilot, lambda: "deepspeed.initialize(" in screen(pilot))
+        content = pilot.app.screen.query_one("#review-content", RowList)
+        assert content.max_scroll_y > 0 and all(len(one.text) < content.size.width - 2 for one in content.rows), "the scroll bar hides none"
 
 
 async def test_adapted_script_is_written_and_replaced_only_after_a_question(open_app: Open, tmp_path: Path) -> None:

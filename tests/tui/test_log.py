@@ -212,6 +212,7 @@ async def test_l_wraps_long_lines_permanently(open_app: Open, tmp_path: Path) ->
         view = (await attach(pilot, folder)).log_view
         await until(pilot, lambda: "059 word" in screen(pilot))
         assert "end059" not in screen(pilot)
+        assert next(row for row in screen(pilot).splitlines() if "059 word" in row).rstrip("│ ▁▂▃▄▅▆▇█").endswith("›"), "it is cut"
         await pilot.press("L")
         await until(pilot, lambda: "end059" in screen(pilot) and setting("wrap") is True)
         assert "".join(row.strip("│ ▁▂▃▄▅▆▇█") for row in screen(pilot).splitlines()[-8:]).count("word") > 40

@@ -162,6 +162,10 @@ async def test_screenshot_is_written_beside_earlier_ones_and_its_path_is_shown(o
 
 async def test_script_code_is_found_by_the_word_code(open_app: Open) -> None:
     async with open_app() as pilot:
+        await pilot.press("ctrl+p", *"code")
+        await until(pilot, lambda: "Code: the" in screen(pilot) and "Stacks: where" in screen(pilot))
+        assert screen(pilot).index("Code: the") < screen(pilot).index("Stacks: where"), "names that begin with it come first"
+        await pilot.press("escape")
         await choose(pilot, "Code: the lines that the script needs")
         await until(pilot, lambda: "deepspeed" in text_of(pilot, "#review-content"))
         assert pilot.app.screen.query_one("#review-names", RowList).cursor == LINES

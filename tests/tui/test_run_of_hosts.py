@@ -91,11 +91,11 @@ def test_cells_keep_their_position_while_numbers_arrive(width: int, most: int, c
 @pytest.mark.parametrize(("width", "most"), SIZES)
 @pytest.mark.parametrize(("count", "hosts"), [(4, 1), (16, 1), (64, 1), (128, 1), (4, 2)])
 def test_straggler_is_marked_in_the_first_cell_with_its_lag(width: int, most: int, count: int, hosts: int) -> None:
-    views = ranks(count, hosts)
-    views[count - 1].step = 1204 - 187
+    views = ranks(count, hosts, loss=2.428)
+    views[count - 1].step, views[count - 1].last_line_at = 1204 - 187, NOW - 42
     first = next(line for line in drawn(views, width, most) if line.ranks)
     assert first.ranks[0] == count - 1
-    assert f"{count - 1:>3} ▲ 187 behind" in first.row.text
+    assert f"{count - 1:>3} ▲ 187 behind" in first.row.text and "…" not in first.row.text
     assert "behind" not in first.row.text.replace("187 behind", "", 1)
     views[count - 1].step = 1204 - 3
     assert all("behind" not in line.row.text for line in drawn(views, width, most))

@@ -15,6 +15,7 @@ from dstui.adopt.shell.expansion import line_of
 from dstui.adopt.shell.interpreter import ShellReader
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, hole, holes_in
+from dstui.adopt.slurm import batch_variables
 from dstui.base.dataclass import dataclass
 
 NOT_SET = "which nothing in the text sets"
@@ -128,6 +129,7 @@ def _with_holes(launch: Launch, sources: dict[str, str]) -> Launch:
 
 def _followed(tree: Node, text: str, around: ShellContext, *, arguments_are_open: bool) -> ShellReader:
     reader = ShellReader(around, arguments_are_open=arguments_are_open)
+    reader.unknowns.batch = batch_variables(text)
     try:
         reader.follow(tree, text, ShellState(around.folder))
     except ShellLimit:

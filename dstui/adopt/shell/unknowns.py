@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 
 from dstui.adopt.shell.shell_state import GPU_COUNT, ShellContext, Undecidable, hole, holes_in
 
@@ -30,12 +31,17 @@ class Unknowns:
         """The number of unset variables that conditions have read."""
         self.moments = set[str]()
         """Outputs of `date`, which have the time of this reading instead of the launch."""
+        self.batch: Mapping[str, str] = {}
+        """The variables that SLURM sets for a batch script, as far as they are known; empty for other texts."""
         self.assigned = ""
         """The variable that is being assigned: it gives a name to the output of an unknown program."""
 
     def as_tested(self, text: str, line: int) -> str:
         """Return the text for a condition. An unset variable counts as empty, which is noted. Raises Undecidable."""
         for kind, name in holes_in(text):
+            if kind == "unset" and name.startswith("SLURM_") and self.batch:
+                text = text.replace(hole("unset", name), self._of_batch(name))
+                continue
             if kind != "unset" or (self.arguments_are_open and name.startswith("ARG_")):
                 raise Undecidable
             self.tested += 1
@@ -43,6 +49,13 @@ class Unknowns:
             self.note(f"line {line} tests {what}: read as unset" if line else f"a condition tests {what}: read as unset")
             text = text.replace(hole("unset", name), "")
         return text
+
+    def _of_batch(self, name: str) -> str:
+        """Return a variable of SLURM that a condition of a batch script tests. Raises Undecidable if it is unknown."""
+        if name not in self.batch:
+            raise Undecidable
+        self.note(f"a condition tests ${name}: {'set' if 'JOB' in name and 'NUM' not in name else self.batch[name]} in this batch job")
+        return self.batch[name]
 
     def mark(self) -> tuple[int, int]:
         """Return how many unset variables conditions have asked for, and the number of notes."""

@@ -9,22 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dstui.forecast.architecture.audio import AUDIO
 from dstui.forecast.architecture.composed import COMPOSED
 from dstui.forecast.architecture.config import Config, ModelProblem
 from dstui.forecast.architecture.decoders import DECODERS, decoder
+from dstui.forecast.architecture.deepseek_v4 import DEEPSEEK_V4
 from dstui.forecast.architecture.encoders import ENCODERS
 from dstui.forecast.architecture.gemma3n import GEMMA3N
 from dstui.forecast.architecture.gemma4 import GEMMA4
 from dstui.forecast.architecture.hybrids import HYBRIDS
 from dstui.forecast.architecture.mixtures import MIXTURES
+from dstui.forecast.architecture.seeing_mixtures import SEEING_MIXTURES
 from dstui.forecast.architecture.seq2seq import SEQ2SEQ
+from dstui.forecast.architecture.state_spaces import STATE_SPACES
 from dstui.forecast.architecture.tensors import Architecture, Tensor, TensorShape
 
-__all__ = ["HYBRIDS", "KNOWN", "Architecture", "Config", "ModelProblem", "Tensor", "TensorShape", "architecture"]
+__all__ = ["KNOWN", "NOT_ALL_ATTENTION", "Architecture", "Config", "ModelProblem", "Tensor", "TensorShape", "architecture"]
 
-_OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED, **MIXTURES, **HYBRIDS, **GEMMA3N, **GEMMA4}
+_OTHERS: dict[str, Callable[[Config], Architecture]] = {
+    **{**ENCODERS, **SEQ2SEQ, **COMPOSED, **MIXTURES, **HYBRIDS, **GEMMA3N, **GEMMA4},
+    **{**AUDIO, **DEEPSEEK_V4, **SEEING_MIXTURES, **STATE_SPACES},
+}
 KNOWN: tuple[str, ...] = (*DECODERS, *_OTHERS)
 """Every supported `model_type`."""
+NOT_ALL_ATTENTION: tuple[str, ...] = (*HYBRIDS, *STATE_SPACES)
+"""Those with layers without attention."""
 
 
 def architecture(config: Mapping[str, Any]) -> Architecture:

@@ -7,8 +7,19 @@ from collections.abc import Callable, Mapping
 from dstui.forecast.architecture.config import Config, ModelProblem
 from dstui.forecast.architecture.decoders import DECODERS, decoder, decoder_tensors
 from dstui.forecast.architecture.encoders import clip_vision, siglip
-from dstui.forecast.architecture.mixtures import llama4_text
+from dstui.forecast.architecture.mixtures import MIXTURES, llama4_text
 from dstui.forecast.architecture.tensors import Architecture, Census
+
+
+def language_model(part: Config, default: str, *, fixed: bool = False) -> Architecture:
+    """Build the decoder of a model with several parts. `fixed`: its own files name it otherwise. Raises ModelProblem."""
+    kind = default if fixed else part.text("model_type") or default
+    if kind in DECODERS:
+        return decoder(part, kind)
+    if kind in MIXTURES:
+        return MIXTURES[kind](part.named(kind))
+    raise ModelProblem(f"the language model {kind!r} of this model is not known here: give model.params: 7.0e9")
+
 
 GEMMA3 = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208, "tie_word_embeddings": True}
 """Defaults of gemma3's class, which its own files omit from text_config."""
@@ -33,10 +44,7 @@ TOWERS = {"clip_vision_model": clip_vision, "siglip_vision_model": siglip}
 def llava(c: Config) -> Architecture:
     """Build LLaVA and LLaVA-NeXT: a vision tower, a projection of two layers, and a decoder."""
     part = c.section("text_config", LLAMA).language_part()
-    kind = part.text("model_type") or "llama"
-    if kind not in DECODERS:
-        raise ModelProblem(f"the language model {kind!r} of this model is not known here: give model.params: 7.0e9")
-    text, vision = decoder(part, kind), c.section("vision_config", CLIP_LARGE)
+    text, vision = language_model(part, "llama"), c.section("vision_config", CLIP_LARGE)
     of_tower = vision.text("model_type") or "clip_vision_model"
     if of_tower not in TOWERS:
         raise ModelProblem(f"the vision tower {of_tower!r} of this model is not known here: give model.params: 7.0e9")
@@ -51,8 +59,13 @@ def llava(c: Config) -> Architecture:
 
 def qwen_vl(c: Config) -> Architecture:
     """Build Qwen2-VL and Qwen2.5-VL: a vision transformer whose patches are merged by four, and Qwen2."""
-    text, vision, census = decoder(c.language_part(), "qwen2"), c.section("vision_config"), Census()
-    old = c.text("model_type") == "qwen2_vl"
+    text, census = decoder(c.language_part(), "qwen2"), Census()
+    qwen_tower(census, c.section("vision_config"), text.shape.hidden, old=c.text("model_type") == "qwen2_vl")
+    return Architecture(c.text("model_type"), (*text.tensors, *census.tensors), text.shape, groups=text.groups)
+
+
+def qwen_tower(census: Census, vision: Config, hidden: int, *, old: bool) -> None:
+    """Add the vision transformer of Qwen2-VL (`old`), or of Qwen2.5-VL."""
     h, depth = vision.number("embed_dim" if old else "hidden_size", default=1280), vision.number("depth", default=32, most=10_000)
     patch, frames = vision.size("patch_size", 14), vision.size("temporal_patch_size", 2)
     census.add("patch_embed", "other", h, vision.number("in_channels", "in_chans", default=3), frames, patch, patch)
@@ -66,8 +79,7 @@ def qwen_vl(c: Config) -> Architecture:
     merged = h * vision.number("spatial_merge_size", default=2) ** 2
     census.norm("ln_q", h, old)
     census.linear("merger", merged, merged, True)
-    census.linear("merger", merged, vision.number("hidden_size" if old else "out_hidden_size", default=text.shape.hidden), True)
-    return Architecture(c.text("model_type"), (*text.tensors, *census.tensors), text.shape, groups=text.groups)
+    census.linear("merger", merged, vision.number("hidden_size" if old else "out_hidden_size", default=hidden), True)
 
 
 def qwen3_vl(c: Config) -> Architecture:
@@ -106,10 +118,7 @@ def qwen3_tower(census: Census, vision: Config, hidden: int, mergers: int) -> No
 def mistral3(c: Config) -> Architecture:
     """Build Mistral Small 3.1 and later: Pixtral's vision tower, a merger of patches by four, and Mistral."""
     part, vision, census = c.text_config(), c.section("vision_config"), Census()
-    kind = part.text("model_type") or "mistral"
-    if kind not in DECODERS:
-        raise ModelProblem(f"the language model {kind!r} of this model is not known here: give model.params: 7.0e9")
-    text = decoder(part, kind)
+    text = language_model(part, "mistral")
     h, layers = vision.number("hidden_size", default=1024), vision.number("num_hidden_layers", default=24, most=10_000)
     width, patch = vision.number("intermediate_size", default=4096), vision.size("patch_size", 16)
     census.add("patch_conv", "other", h, vision.number("num_channels", default=3), patch, patch)
@@ -129,10 +138,7 @@ def mistral3(c: Config) -> Architecture:
 def idefics3(c: Config) -> Architecture:
     """Build Idefics3 and SmolVLM: SigLIP without its head, a projection of merged patches, and LLaMA."""
     part = c.text_config()
-    kind = part.text("model_type") or "llama"
-    if kind not in DECODERS:
-        raise ModelProblem(f"the language model {kind!r} of this model is not known here: give model.params: 7.0e9")
-    text = decoder(part, kind)
+    text = language_model(part, "llama")
     tower, census = siglip(c.section("vision_config", {"vision_use_head": False})), Census()
     census.linear("proj", tower.shape.hidden * c.number("scale_factor", default=2) ** 2, text.shape.hidden)
     return Architecture(c.text("model_type"), (*text.tensors, *tower.tensors, *census.tensors), text.shape, groups=text.groups)
@@ -142,10 +148,7 @@ def internvl(c: Config) -> Architecture:
     """Build InternVL: InternViT, a projection of patches merged by four, and a decoder. Its own files name the parts otherwise."""
     own = c.text("model_type") == "internvl_chat"
     part, vision, census = c.section("llm_config") if own else c.text_config(), c.section("vision_config"), Census()
-    kind = {"internlm2": "llama"}.get(part.text("model_type"), part.text("model_type") or "qwen2")
-    if kind not in DECODERS:
-        raise ModelProblem(f"the language model {kind!r} of this model is not known here: give model.params: 7.0e9")
-    text = decoder(part, kind)
+    text = language_model(part.named("llama") if part.text("model_type") == "internlm2" else part, "qwen2")
     h, layers = vision.number("hidden_size", default=1024), vision.number("num_hidden_layers", default=24, most=10_000)
     bias = vision.flag(("qkv_bias", True)) if own else vision.flag(("attention_bias", False))
     side, patch, width = vision.size("image_size", 448), vision.size("patch_size", 14), vision.number("intermediate_size", default=4096)

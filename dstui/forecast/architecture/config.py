@@ -94,6 +94,14 @@ class Config:
         """Return the same values for an architecture whose head is tied unless the file says otherwise."""
         return Config({**self._values, "tie_word_embeddings": self.flag(("tie_word_embeddings", True))}, self._where)
 
+    def biased_by_default(self) -> Config:
+        """Return the same values for an architecture whose attention has biases unless the file says otherwise."""
+        return Config({**self._values, "attention_bias": self.flag(("attention_bias", True))}, self._where)
+
+    def with_layers(self, layers: int) -> Config:
+        """Return the same values with a number of layers, which some files give by their kinds."""
+        return Config({**self._values, "num_hidden_layers": layers}, self._where)
+
     def named(self, kind: str) -> Config:
         """Return the same values as the configuration of a `model_type`, which older sections omit."""
         return Config({**self._values, "model_type": kind}, self._where)

@@ -48,7 +48,9 @@ class Decoder:
     embedding_norm: bool = False
     final_norm: bool = True
     tied: bool = False
-    head_bias: bool = False
+    head_bias: Flag = False
+    activation: int = 0
+    """The parameters of an MLP's activation."""
     activations: str = "llama"
     """The family whose measured activations apply."""
 
@@ -152,6 +154,11 @@ DECODERS: Mapping[str, Decoder] = {
     "seed_oss": Decoder(out_bias=("attention_out_bias", False)),
     "hunyuan_v1_dense": Decoder(qk_norm="head", activations="qwen3"),
     "ernie4_5": Decoder(qkv_bias=("use_bias", False), out_bias=("use_bias", False), mlp_bias=("use_bias", False), tied=True),
+    "exaone4": Decoder(qkv_bias=False, out_bias=False, qk_norm="head", activations="qwen3"),
+    "apertus": Decoder(qk_norm="head", mlp=("up_proj", "down_proj"), activation=2, activations="starcoder2"),
+    "arcee": Decoder(mlp=("up_proj", "down_proj"), mlp_bias=("mlp_bias", False), activations="starcoder2"),
+    "helium": Decoder(out_bias=False, mlp_bias=("mlp_bias", False)),
+    "phimoe": Decoder(norm="layer", experts="intermediate_size", head_bias=("lm_head_bias", False), activations="mixtral"),
     "minimax_m2": Decoder(qk_norm="width", experts="intermediate_size", activations="qwen3_moe"),
 }  # fmt: skip
 """`model_type` -> its traits."""
@@ -243,7 +250,7 @@ def _ends(census: Census, c: Config, traits: Decoder, shape: TensorShape) -> Non
     elif c.head != "Model":
         if not c.flag(("tie_word_embeddings", traits.tied)):
             census.add("lm_head", "head", rows, narrow)
-        if traits.head_bias:
+        if c.flag(traits.head_bias):
             census.add("lm_head", "other", rows)
 
 
@@ -279,6 +286,8 @@ def _mlps(census: Census, c: Config, traits: Decoder, shape: TensorShape) -> int
     hidden, layers = shape.hidden, shape.layers
     if not traits.experts:
         _mlp(census, traits.mlp, hidden, shape.ffn, c.flag(traits.mlp_bias), layers)
+        if traits.activation:
+            census.add("act_fn", "other", traits.activation, times=layers)
         return 0
     step, plain = c.number("decoder_sparse_step", default=1, least=0), set(c.numbers("mlp_only_layers"))
     experts = c.number("num_experts", "num_local_experts", least=1)

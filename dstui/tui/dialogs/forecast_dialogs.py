@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from dstui.forecast.part_words import PART_WORDS
+from dstui.forecast.part_words import PART_WORDS, part_name
 from dstui.forecast.recommend import NOT_SEARCHED
 from dstui.machine.report import format_size
 from dstui.plan import PlanError
@@ -70,7 +70,7 @@ def _parts(need: Need, width: int) -> Iterator[Row]:
     named = {part: amount for part, amount in need.parts.items() if amount >= total * LEAST}
     for part, amount in sorted(named.items(), key=lambda item: -item[1]):
         share = amount / total
-        figures = f"  {fit(part.replace('_', ' '), PART)}{format_size(amount):>{AMOUNT}}"
+        figures = f"  {fit(part_name(part), PART)}{format_size(amount):>{AMOUNT}}"
         bar = f"{'█' * max(round(share * cells), 1):<{cells}}"
         what = PART_WORDS.get(part, "") if words else ""
         yield row(figures, (f" {share:>4.0%} ", "dim"), (bar if what else bar.rstrip(), "value"), (f"  {what}" if what else "", "dim"))

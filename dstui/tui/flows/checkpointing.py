@@ -57,7 +57,8 @@ class Checkpoints:
             self._ask_path(ELSEWHERE)
             return
         answers = [Answer(str(number), _short(path), str(path)) for number, path in enumerate(found, 1)]
-        self._app.push_screen(Ask("Checkpoints", "Nothing is changed.", [*answers, Answer("o", "another folder", ELSEWHERE)]), self._chosen)
+        answers.append(Answer("o", "another folder", ELSEWHERE))
+        self._app.push_screen(Ask("Checkpoints", "Which one to look into? Looking changes nothing.", answers), self._chosen)
 
     def _chosen(self, path: str | None) -> None:
         if path == ELSEWHERE:
@@ -66,7 +67,7 @@ class Checkpoints:
             self._inspect(Path(path))
 
     def _ask_path(self, path: str) -> None:
-        text = "The folder that holds `latest`, or the folder of one tag. Nothing is changed."
+        text = "The folder that holds `latest`, or the folder of one tag. Looking changes nothing."
         self._app.push_screen(
             Prompt("Which checkpoint?", text, path, folder_problem), lambda given: self._inspect(typed_path(given)) if given else None
         )

@@ -88,7 +88,10 @@ class Preferences:
             answers = [Answer(str(number), choice, choice) for number, choice in enumerate(one.choices, 1)]
             self._app.push_screen(Ask(one.name, one.help, answers), partial(self._put_answer, one.name))
         else:
-            text = f"{one.help} Names separated by commas."
+            from dstui.runs.columns import COLUMNS  # imports what reads runs
+
+            known = f": {', '.join(COLUMNS)}" if one.name == "columns" else ""
+            text = f"{one.help} Names separated by commas{known}."
             self._app.push_screen(Prompt(one.name, text, ", ".join(setting(one.name))), partial(self._put_names, one.name))
 
     def _put_answer(self, name: str, value: str | None) -> None:

@@ -88,7 +88,8 @@ def _option_row(field: Field, number: int, state: State, width: int, field_disab
     room = width - 4 - cell_len(option.label)
     label = Span(f"{'●' if chosen else '○'} {option.label}", "dim" if disabled else "set" if chosen else "")
     indent = "" if field.spread else "  "
-    end = (fit(says, min(cell_len(says), room - len(indent))), "faint" if disabled else STYLE_OF.get(option.severity, "dim"))
+    says = says if says == option.figure else fit(says, min(cell_len(says), room - len(indent)))  # figures are whole, or the label is cut
+    end = (says, "faint" if disabled else STYLE_OF.get(option.severity, "dim"))
     return row(indent, label, right=[end], key=OptionKey(field.path, number))
 
 

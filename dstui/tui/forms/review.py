@@ -39,6 +39,8 @@ HOLE_ROOM = 26
 """Characters of a hole's name and place on a line of a narrow screen. A longer name has a line of its own."""
 MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": (".", "dim")}
 """The result of comparing a file with the disk -> its glyph and style; "" before the comparison."""
+SCROLL_BAR = 1
+"""Cells at the right that the scroll bar covers once the text is long."""
 GOES_ON = "›"
 """In the margin of a continued line."""
 
@@ -146,7 +148,7 @@ class Review(Horizontal):
     def _show_content(self) -> None:
         name, text = self.chosen
         label(self.content, name, "")
-        self.content.show_rows(content_rows(name, text, self.content.size.width - RowList.MARGIN))
+        self.content.show_rows(content_rows(name, text, self.content.size.width - RowList.MARGIN - SCROLL_BAR))
 
 
 def content_rows(name: str, text: str, width: int) -> list[Row]:

@@ -50,6 +50,9 @@ STYLES: Final[dict[str, StyleSpec]] = {
 
 RANKS: Final = ("#6ea8dc", "#7fbf8f", "#d7a65f", "#b58fd8", "#5fb7b2", "#d98aa5", "#a8b566", "#c98f6b")
 """The colours of ranks in the log and in plots."""
+ANSI_RANKS: Final = ("blue", "green", "magenta", "cyan", "bright_blue", "bright_green", "bright_magenta", "bright_cyan")
+"""The same among the terminal's own colours, which are readable on its background whether that is dark or light. Red and yellow have a
+meaning."""
 LEAST_CONTRAST: Final = "least-contrast"
 """The theme variable with the contrast that all text has at least; without it 4.5, as WCAG asks of normal text."""
 NORMAL: Final = 4.5
@@ -85,7 +88,7 @@ def palette(variables: Mapping[str, str], ansi: bool) -> dict[str, Style]:
 def _palette(variables: tuple[tuple[str, str], ...], ansi: bool, least: float) -> dict[str, Style]:
     colours = {name: Color.parse(value) for name, value in variables}
     styles = {name: _ansi_style(spec, colours) if ansi else _style(spec, colours, least) for name, spec in STYLES.items()}
-    return styles | {f"rank {number}": _rank_style(colour, colours, ansi, least) for number, colour in enumerate(RANKS)}
+    return styles | {f"rank {number}": _rank_style(number, colours, ansi, least) for number in range(len(RANKS))}
 
 
 def _ansi_style(spec: StyleSpec, colours: Mapping[str, Color]) -> Style:
@@ -102,11 +105,11 @@ def _style(spec: StyleSpec, colours: Mapping[str, Color], least: float) -> Style
     return Style(color=text.rich_color, bgcolor=ground.rich_color if ground is not None else None, bold=spec.bold or None)
 
 
-def _rank_style(colour: str, colours: Mapping[str, Color], ansi: bool, least: float) -> Style:
-    text = Color.parse(colour)
-    if not ansi:
-        text = _readable(text, colours["foreground"], (colours["background"], colours["panel"]), least)
-    return Style(color=text.rich_color)
+def _rank_style(number: int, colours: Mapping[str, Color], ansi: bool, least: float) -> Style:
+    if ansi:
+        return Style(color=ANSI_RANKS[number])
+    grounds = (colours["background"], colours["panel"])
+    return Style(color=_readable(Color.parse(RANKS[number]), colours["foreground"], grounds, least).rich_color)
 
 
 DARK = Theme(

@@ -124,7 +124,9 @@ class JobView(Vertical):
         self.call_later(self._jobs_found, runs()[::-1])
 
     def _jobs_found(self, found: list[tuple[JobFolder, JobStatus]]) -> None:
-        rows = [job_row(folder, status) for folder, status in found] or [row(("No job yet. Launch one from step 8.", "dim"))]
+        rows = [job_row(folder, status) for folder, status in found] or [
+            row(("No job yet. 8 leads to Review, where l launches one.", "dim"))
+        ]
         self.jobs.show_rows([row(("Enter opens a job, whichever terminal it was started from.", "dim")), BLANK, *rows] if found else rows)
 
     def _show_parts(self, *, job: bool) -> None:

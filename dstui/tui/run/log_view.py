@@ -34,6 +34,8 @@ from dstui.tui.run.log_marks import LogMarks
 
 AHEAD = 4
 """Blocks that are read when the user comes near the first one."""
+GOES_ON = "›"
+"""At the end of a line that is cut at the edge."""
 
 
 class LogView(RowList):
@@ -193,10 +195,17 @@ class LogView(RowList):
             strip, before = self.wrapping.part(self._selected(strip, row), part, blank)
             strip = strip.adjust_cell_length(width, self.style_named(""))
         else:
+            goes_on = strip.cell_length > before + self.wrapping.room
             strip = self._selected(strip.crop_extend(before, before + width, self.style_named("")), row)
+            strip = self._marked(strip) if goes_on else strip
         if number == self.at:
             strip = strip.apply_style(Style(bgcolor=self.style_named("cursor").bgcolor))
         return strip.apply_offsets(before, row)
+
+    def _marked(self, strip: Strip) -> Strip:
+        """Return a line with a mark in its last visible cell: the rest is at its right."""
+        last = self.wrapping.room - 1
+        return Strip.join([strip.crop(0, last), Strip([Segment(GOES_ON, self.style_named("mark"))]), strip.crop(last + 1)])
 
     def _line_segments(self, line: LogLine) -> list[Segment]:
         dim = self.style_named("dim")
@@ -205,7 +214,7 @@ class LogView(RowList):
         stamp = [Segment(self.stamps.text(line.time), dim)] if self.stamps.width(self.lines.since) else []
         host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
         where = [Segment(fit(host, self.host_width), dim)] if self.host_width else []
-        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", dim + colour), *_text_segments(self, line)]
+        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", colour or dim), *_text_segments(self, line)]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the text selected with the mouse, as far as it is still kept."""

@@ -118,7 +118,9 @@ def spans(cell: Cell, width: int, *, usage: bool, chosen: bool) -> list[Span]:
     number = Span(f"{cell.rank:>3} ", "title" if chosen else "")
     room = width - 6
     if room >= len("running  step 1"):
-        return [number, Span(f"{glyph} ", style), Span(fit(cell.words(usage=usage), room), "title" if chosen else "")]
+        text = cell.words(usage=usage)
+        text = text if len(text) <= room else text.replace(" ago", "")
+        return [number, Span(f"{glyph} ", style), Span(fit(text, room), "title" if chosen else "")]
     step = f"{cell.step if cell.step is not None else cell.word}"
     late = f" {age_text(cell.age)}" if cell.age is not None and cell.age >= 2 and cell.word not in OVER else ""
     text = cell.state if cell.word == "behind" else step + late

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dstui.jobs.metrics.measurements import RankView
 
 
-FULL, WIDE, TIGHT = 72, 46, 16
+FULL, WIDE, TIGHT = 72, 48, 16
 """Cells for one rank: with words and usage for few ranks, with words, or without for many. The width does not depend on the content, so
 that cells stay in place."""
 MANY = 64
@@ -151,7 +151,7 @@ class RankStrip(RowList):
         """Draw the ranks. `at`: the selection."""
         most = 8 if self.app.size.height >= FEW else 4
         before = len(self._lines)
-        self._lines = strip(cells, hosts, self.size.width or 110, most, at)
+        self._lines = strip(cells, hosts, (self.size.width or 111) - self.MARGIN, most, at)
         self.show_rows([line.row for line in self._lines])
         if len(self._lines) != before:
             self.styles.height = min(len(self._lines), most) + 2

@@ -228,6 +228,7 @@ class Session:
                 findings=assessment.findings,
                 outlook=_outlook(target, facts, assessment),
                 target=target,
+                unlaunchable=_unlaunchable(target),
                 lookups=lookups,
                 checked=True,
                 lines=lines,
@@ -302,6 +303,22 @@ def refused(verdict: ReferenceVerdict) -> Finding:
 
     words = " ".join(verdict.message.split()) or verdict.kind
     return Finding("DEEPSPEED", "error", "deepspeed", f"{verdict.name} refuses this: {words[:300]}", when="parse")
+
+
+def _unlaunchable(target: Target) -> str:
+    """Return why the target has no command, or no job script for the queue."""
+    from dstui.render.launch import RenderError
+
+    try:
+        if target.plan.cluster.submits:
+            from dstui.render.artifacts import artifacts  # most Plans are not queued
+
+            artifacts(target)
+        else:
+            _ = target.launch
+    except RenderError as error:
+        return str(error)
+    return ""
 
 
 def _outlook(target: Target, facts: Facts, assessment: Assessment) -> Outlook | None:

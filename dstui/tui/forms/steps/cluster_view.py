@@ -82,7 +82,7 @@ def launcher_rows(state: State, width: int) -> list[Row]:
     rows += paragraph(launcher.needs, width - 1, "dim", first=(Span("  needs  ", "faint"),))
     rows.append(row(("  the command alone, without dstui:", "faint")))
     for head, text in (("a rank dies", launcher.rank_fails), ("Ctrl-C", launcher.ctrl_c)):
-        rows += paragraph(text, width - 1, "dim", first=(Span(f"    {head:<12}", "faint"),))
+        rows += paragraph(text, width - 1, "dim", first=(Span(f"    {head:<13}", "faint"),))
     for trap in launcher.traps:
         rows += paragraph(trap, width - 1, first=(Span(f"    {GLYPHS['warning']} ", "warning"),))
     return rows

@@ -89,12 +89,16 @@ def _island_letter(machine: Machine, gpu: int) -> str:
     return next((chr(ord("A") + n) for n, island in enumerate(joined) if gpu in island.gpus), "")
 
 
+def _nodes(count: int) -> str:
+    return f"{count} NUMA node{'s' * (count > 1)}" if count else "NUMA nodes unknown"
+
+
 def _host(machine: Machine, room: int) -> list[Row]:
     host, software, driver = machine.host, machine.software, machine.driver
     limit = " (cgroup limit)" if isinstance(host.memory_limit, int) else ""
     rdma = [p for p in known(host.infiniband, ()) if p.state == "ACTIVE"]
     facts = {
-        "CPUs": f"{known(host.cpus_usable, '?')} usable, {len(known(host.numa, ())) or '?'} NUMA",
+        "CPUs": f"{known(host.cpus_usable, '?')} usable, {_nodes(len(known(host.numa, ())))}",
         "RAM": f"{format_size(host.memory)}{limit}, {format_size(host.memory_available)} free",
         "/dev/shm": f"{format_size(host.shm_total)}, {format_size(host.shm_free)} free",
         "RDMA": f"{len(rdma)} x {rdma[0].gbps:.0f} Gb/s" if rdma and not isinstance(rdma[0].gbps, Unknown) else "none seen",
@@ -127,4 +131,4 @@ def _meaning(machine: Machine, findings: Sequence[Finding], width: int) -> list[
         if finding.fix:
             first = (Span("  x ", "accent"),) if finding.fix.by_key else (Span("  → ", "dim"),)
             rows += paragraph(finding.fix.text, width - 1, "value" if finding.fix.by_key else "dim", first=first)
-    return rows if len(rows) > 1 else [*rows, row((GLYPHS["ok"], "ok"), " nothing prevents a training")]
+    return rows if len(rows) > 1 else [*rows, row((GLYPHS["ok"], "ok"), " nothing here prevents training")]

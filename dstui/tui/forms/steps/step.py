@@ -99,9 +99,22 @@ def with_auto(field: Field, state: State, edits: tuple[Edit, ...] | None = None)
 
 
 def _ready(state: State) -> str:
-    if not state.checked or state.counted("error"):
+    if _review_badge(state) in ("unknown", "error"):
         return ""
-    return "not from here" if nameless(state) else "ready"
+    return "not from here" if nameless(state) else "holes" if _has_open_holes(state) else "ready"
+
+
+def _review_badge(state: State) -> str:
+    if not state.checked:
+        return "unknown"
+    return "error" if state.counted("error") or state.unlaunchable else "warning" if _has_open_holes(state) else "ok"
+
+
+def _has_open_holes(state: State) -> bool:
+    """Return whether a launch from here would be refused, since no variable fills a hole."""
+    from dstui.render.launch import open_holes
+
+    return any(hole.name not in os.environ for hole in open_holes(state.plan))
 
 
 def nameless(state: State) -> bool:
@@ -130,7 +143,7 @@ REVIEW = Step(
     question="What will be written, and what will be run?",
     fields=always(),
     value=_ready,
-    badge=lambda state: ("error" if state.counted("error") else "ok") if state.checked else "unknown",
+    badge=_review_badge,
     pane="review",
 )
 RUN = Step(
