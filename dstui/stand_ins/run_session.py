@@ -61,6 +61,18 @@ case $name in
 esac
 exec {python} -I {program} "$name" "$@"
 """
+DIRECT = """\
+#!{python} -I
+import sys
+
+sys.path.insert(0, {package!r})
+from dstui.stand_ins.caught_launch import main
+
+sys.exit(main({folder!r}, sys.argv[0].rpartition("/")[2], sys.argv[1:]))
+"""
+"""The stand-in without a shell between: /bin/sh may drop functions that bash exports, which what srun starts may call."""
+LONGEST_FIRST_LINE = 120
+"""Characters of the first line that every kernel reads."""
 PROGRAM = """\
 import sys
 
@@ -122,14 +134,16 @@ class RunSession:
         """Write the stand-ins; return the environment of the command."""
         self.programs.mkdir()
         program = self.folder / "stand_in.py"
-        program.write_text(PROGRAM.format(package=str(Path(dstui.__file__).parent.parent), folder=str(self.folder)))
+        places = {"package": str(Path(dstui.__file__).parent.parent), "folder": str(self.folder)}
+        program.write_text(PROGRAM.format(**places))
+        direct = len(sys.executable) < LONGEST_FIRST_LINE and not any(map(str.isspace, sys.executable))
         modules = "\n".join(f'      *" -m {module} "*) ;;' for module in (*MODULES, *FRAMEWORK_MODULES))
         text = STAND_IN.format(
             modules=modules, folder=shlex.quote(str(self.programs)), python=shlex.quote(sys.executable), program=shlex.quote(str(program))
         )
         for name in (*CAUGHT, *PYTHONS, *LET_THROUGH, *FRAMEWORKS):
             stand_in = self.programs / name
-            stand_in.write_text(text)
+            stand_in.write_text(DIRECT.format(python=sys.executable, **places) if direct and name not in PYTHONS else text)
             stand_in.chmod(0o700)
         (self.folder / "options.json").write_text(json.dumps(asdict(options)))
         (self.folder / "environment.json").write_text(json.dumps(dict(os.environ)))

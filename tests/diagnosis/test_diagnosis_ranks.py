@@ -431,3 +431,17 @@ def test_ranks_with_different_exceptions_or_missing_ones_are_not_every_rank(tmp_
     other = ["Failures:", "[1]:", "  rank      : 1 (local_rank: 1)", "  exitcode  : 1 (pid: 305)"]
     one = diagnose_lines(tmp_path / "d", [*WHERE, ERROR, ENDED.format(1, 0), *AGENT, *other, *table(0, 0)])
     assert (one.every_rank, one.first_failing_rank) == (False, 0), "one traceback alone"
+
+
+def test_rank_that_wrote_into_the_others_line_shows_the_same_error(tmp_path: Path) -> None:
+    missing = "[Errno 2] No such file or directory: '/models/checkpoint-1/params.json'"
+    frames = ['  File "/home/u/train.py", line 48, in load'] * 2
+    both = [
+        "Traceback (most recent call last):",
+        *frames,
+        f'FileNotFoundError    : with open(path, "r") as f:{missing}',
+        "",
+        f"FileNotFoundError: {missing}",
+    ]
+    found = diagnose_lines(tmp_path / "log", [*both, ENDED.format(1, 0), *AGENT, *table(1, 1), *table(0, 0)])
+    assert (found.cause, found.every_rank) == ("MODEL-FILES", True)

@@ -176,6 +176,10 @@ def test_ranks_that_each_use_every_gpu_are_not_other_users(tmp_path: Path) -> No
         (["RuntimeError: initialization failed", "EJ0001: Failed to initialize the HCCP process."], "GPU-BUSY"),
         (["RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure]."], "ACCEL-ERROR"),
         (["RuntimeError: level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)"], "ACCEL-ERROR"),
+        (
+            ["RuntimeError: lost", ":0:rocdevice.cpp:28: Callback: Queue 0x7cb1 aborting with error : HSA_STATUS_ERROR_EXCEPTION: x"],
+            "ACCEL-ERROR",
+        ),
         (["RuntimeError: CUDA error: HIPBLAS_STATUS_INTERNAL_ERROR when calling hipblasCreate"], "ACCEL-ERROR"),
     ],
 )

@@ -83,10 +83,10 @@ def test_held_launches_become_plans_and_the_rest_of_the_script_runs(folder: Path
     assert plan.job.args == ("--a", "b c", "two") and plan.cluster.env["X_A"] == "from the script"
     assert load((folder / "held-2.yaml").read_text()).job.args == ("fail",)
     assert not (folder / "dstui_runs").exists()
-    text = "srun -N 2 --ntasks 2 bash -c 'deepspeed --num_gpus 2 train.py --node $X'"
+    text = "begin() { export Y=8; }; export -f begin; srun -N 2 --ntasks 2 bash -c 'begin; deepspeed --num_gpus 2 train.py --node $X$Y'"
     code, _, err = run(folder, "--hold", "-o", "third.yaml", "--", "bash", "-c", f"export X=7 L=$'a\\nb'; {text}")
     assert code == 0 and "srun is not started" in err and "L: not in the Plan" in err
-    assert load((folder / "third.yaml").read_text()).job.args == ("--node", "7")
+    assert load((folder / "third.yaml").read_text()).job.args == ("--node", "78")
     (folder / "on_host.sh").write_text("deepspeed --num_gpus 2 train.py --from $1\n")
     code, _, err = run(folder, "--hold", "-o", "fourth.yaml", "--", "srun", "on_host.sh", "a")
     assert code == 0 and load((folder / "fourth.yaml").read_text()).job.args == ("--from", "a"), err

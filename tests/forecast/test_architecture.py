@@ -151,13 +151,18 @@ ROUNDED = {
     "tiiuae/Falcon-H1-7B-Base": 7.59,
     "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": 31.6,
     "nvidia/NVIDIA-Nemotron-Nano-9B-v2": 8.89,
+    "Qwen/Qwen3.5-2B": 2.27 - 0.061,
+    "Qwen/Qwen3.5-0.8B": 0.873 - 0.02,
+    "Qwen/Qwen2.5-VL-72B-Instruct": 73.4,
+    "google/gemma-4-12B": 11.95,
+    "PaddlePaddle/PaddleOCR-VL": 0.9,
     "rednote-hilab/dots.llm1.base": 142.8,
     "openbmb/MiniCPM3-4B": 4.07,
     "LGAI-EXAONE/EXAONE-4.0-32B": 32.0,
     "LGAI-EXAONE/EXAONE-4.0-1.2B": 1.28,
     "Qwen/Qwen2-Audio-7B-Instruct": 8.4,
 }
-"""Billions of parameters as cards round them; of Gemma 4's larger ones, whose cards leave it out, with the tower; of Omni models the thinker."""
+"""Billions of parameters as cards round them; of Gemma 4's larger ones, whose cards leave it out, with the tower; of Omni models the thinker; of Qwen3.5's small ones without the last layer, which predicts further tokens."""
 
 
 @pytest.mark.parametrize("name", ROUNDED)

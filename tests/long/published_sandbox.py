@@ -41,7 +41,7 @@ me=${0##*/}
 record() { /usr/bin/python3 /sandbox/record.py "$@"; }
 inner() {  # what a program that starts others would start
   while [ $# -gt 0 ]; do
-    case ${1##*/} in deepspeed|torchrun|accelerate|python|python3|bash|sh|*.sh|srun|nsys|numactl) exec "$@";; esac
+    case ${1##*/} in deepspeed|torchrun|accelerate|axolotl|llamafactory-cli|xtuner|python|python3|bash|sh|*.sh|srun|nsys|numactl) exec "$@";; esac
     shift
   done
 }

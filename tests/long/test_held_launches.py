@@ -24,6 +24,8 @@ NOT_OPTIONS = {"training_script", "training_script_args", "user_script", "user_a
 MEETING_HERE = {"master_addr", "node_rank", "machine_rank", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "standalone", "same_network"}
 """Rendezvous options of a single machine do not change the job."""
 ONE_PLAN_FOR_ALL = {"node_rank", "machine_rank"}
+SWITCHES = {"use_deepspeed": ("distributed_type", "DEEPSPEED"), "bind_cores_to_rank": ("cpu_binding", "deepspeed")}
+"""Switch of a launcher -> the key of the Plan with the same effect, and its value."""
 KEYS = {"nnodes": "num_nodes", "num_machines": "num_nodes", "main_process_ip": "master_addr", "main_process_port": "master_port"}
 
 
@@ -66,6 +68,10 @@ def options_that_differ(launch: dict[str, Any], plan: Plan) -> list[str]:
             continue
         if not several and KEYS.get(name) == "num_nodes" and value in ("1", "1:1"):
             continue
+        if name in SWITCHES and here.get(SWITCHES[name][0]) == SWITCHES[name][1]:
+            continue
+        if name == "nproc_per_node" and not value.isdigit() and value not in ("gpu", "auto"):
+            continue  # torchrun itself refuses it
         if name == "mixed_precision" and (plan.deepspeed.get(value) or {}).get("enabled") is True:
             continue
         if name in ("nproc_per_node", "num_processes", "num_gpus") and (value in ranks or value in ("gpu", "auto")):
@@ -73,6 +79,11 @@ def options_that_differ(launch: dict[str, Any], plan: Plan) -> list[str]:
         if str(here.get(KEYS.get(name, name), here.get(name))) != value:
             found.append(f"{name} {value} -> {here.get(KEYS.get(name, name))}")
     return found
+
+
+def is_function(name: str) -> bool:
+    """Return whether a variable is a function that bash exports, which no rank reads."""
+    return name.startswith("BASH_FUNC_")
 
 
 def differences(launch: dict[str, Any], plan: Plan) -> list[str]:
@@ -87,7 +98,7 @@ def differences(launch: dict[str, Any], plan: Plan) -> list[str]:
     if launch["folder"] != plan.job.workdir:
         found.append(f"folder {launch['folder']} -> {plan.job.workdir}")
     planned = {name: str(value).replace("$${", "${") for name, value in plan.cluster.env.items()}
-    exported = {name: value for name, value in launch["env"].items() if value.isprintable()}  # others are reported as omitted
+    exported = {name: value for name, value in launch["env"].items() if value.isprintable() and not is_function(name)}
     names = exported.keys() | planned.keys()
     found += [f"{name}={exported.get(name)!r} -> {planned.get(name)!r}" for name in names if exported.get(name) != planned.get(name)]
     return found + options_that_differ(launch, plan)
@@ -101,10 +112,13 @@ def compared(text: Text, folder: Path) -> tuple[str, list[str]]:
     if not launches:
         return "no launch", []
     texts, said = sandbox.held()
+    unobserved = [launch for launch in launches if "no_python" in parsed(launch["launcher"], launch["argv"])]
+    if unobserved and "runs unobserved" in said:  # each rank runs a program that is not Python's
+        launches = [launch for launch in launches if launch not in unobserved]
     plans = [load(held, "held", "/") for held in texts]
     if len(plans) != len(launches):
         return "differs", [f"{len(launches)} launches, {len(plans)} held: {said.strip()[-300:]}"]
-    lines = {name for launch in launches for name, value in launch["env"].items() if not value.isprintable()}
+    lines = {name for launch in launches for name, value in launch["env"].items() if not value.isprintable() and not is_function(name)}
     found = [f"{name} is left out without a word" for name in lines if f"{name}: not in the Plan" not in said]
     for launch in launches:  # launches in the background come in any order
         plan = min(plans, key=lambda plan: len(differences(launch, plan)))

@@ -33,8 +33,14 @@ def every_rank(context: FailureContext, hits: Sequence[Hit]) -> bool:
         return True
     unlabelled = [hit for hit in hits if hit.rank is None]
     texts = {hit.text for hit in unlabelled if hit.raised}
-    beside = [hit for hit in context.found.named if hit.rank is None and hit.text in texts]  # tracebacks that are interleaved
+    beside = [hit for hit in context.found.named if hit.rank is None and any(_within(hit.text, text) for text in texts)]  # interleaved
     return 1 < context.processes <= count_showing(unlabelled) + len(beside) or (not ranks and _all_ended_alike(context, hits))
+
+
+def _within(text: str, other: str) -> bool:
+    """Return whether an exception's line is in another one, into which a second rank may have written."""
+    name, _, message = text.partition(": ")
+    return text == other or (bool(message) and other.startswith(name) and message in other)
 
 
 def _all_ended_alike(context: FailureContext, hits: Sequence[Hit]) -> bool:
