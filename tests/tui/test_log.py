@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 
 from dstui.jobs.store.folder import JobFolder
+from dstui.logs.log_search import Search
 from dstui.tui.session.settings import setting
 from tests.job_json import status_json, write_status_json
 from tests.logs.made_logs import BEGAN, MadeJob
@@ -145,6 +147,15 @@ async def test_errors_of_all_ranks_are_counted_and_enter_shows_one_with_context(
         await until(pilot, lambda: "ValueError: an error in [bold]" in screen(pilot))  # it is scrolled to
         await pilot.press("escape")
         await until(pilot, lambda: "errors 2 of 2" in screen(pilot))
+
+
+async def test_e_goes_to_an_error_that_is_found_later(open_app: Open, job: MadeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    advance, calls = Search.advance, count()
+    monkeypatch.setattr(Search, "advance", lambda self, *a, **k: bool(self.name == "errors" and next(calls)) and advance(self, *a, **k))
+    async with open_app() as pilot:
+        await show_job(pilot, job.folder)
+        await pilot.press("e")
+        await until(pilot, lambda: "errors 1 of 2" in screen(pilot))
 
 
 async def test_new_lines_appear_and_the_progress_bar_of_a_selected_rank(open_app: Open, tmp_path: Path) -> None:

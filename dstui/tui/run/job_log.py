@@ -40,7 +40,8 @@ class JobLog:
         """Why the typed text is not a valid filter or expression; "" if it is."""
         self.hosts: Mapping[int, str] = {}
         self._goal: float | None = None  # the time to go to, as soon as it is found
-        self._seeking = False  # the search has found nothing yet
+        self._sought: tuple[int, int] | None = None
+        """The match to go to as soon as the search finds one: rows from the one that is read, and the direction."""
         self._searched = 0.0
 
     def attach(self, folder: JobFolder | None) -> None:
@@ -125,10 +126,12 @@ class JobLog:
             self.view.refresh()
         if lines.timeline.replaced:
             self._open()
-        elif searching and self.view.search is not None and self.view.search.advance(SPELL):
+        elif searching and self.view.search is not None:
+            changed = self.view.search.advance(SPELL)
             self._seek()
-            self.view.refresh()
-            self.view.vertical_scrollbar.refresh()
+            if changed:
+                self.view.refresh()
+                self.view.vertical_scrollbar.refresh()
         if rarely and self.view.marks.advance(SPELL):
             self.view.vertical_scrollbar.refresh()
         self._approach()
@@ -163,24 +166,31 @@ class JobLog:
         if self.view.search is not None:
             grep.load_soon()
             self.view.search.advance(SPELL)
-        self._seeking = jump
+        self._sought = (1, -1) if jump else None  # the last one before the current position
         self._seek()
         self.view.refresh()
         self.view.vertical_scrollbar.refresh()
 
     def _seek(self) -> None:
-        """Go to the first match of a new search, when it is found: the last one before the current position."""
-        found = self.view.search.neighbour(self.view.reading + 1, -1) if self.view.search is not None and self._seeking else None
+        """Go to the match that is sought, if the search has found it."""
+        search = self.view.search
+        if search is None or self._sought is None:
+            return
+        rows, by = self._sought
+        found = search.neighbour(self.view.reading + rows, by)
         if found is not None:
-            self._seeking = False
             self.view.go_to(found)
+        if found is not None or search.complete:
+            self._sought = None
 
     def match(self, by: int) -> bool:
-        """Go to the next match of the search. Returns False if nothing matches."""
-        found = self.view.search.neighbour(self.view.reading, by) if self.view.search is not None else None
-        if found is not None:
-            self.view.go_to(found)
-        return found is not None
+        """Go to the next match of the search, as soon as it is found. Return False if nothing matches."""
+        search = self.view.search
+        if search is None or (search.complete and not search.count):
+            return False
+        self._sought = (0, by)
+        self._seek()
+        return True
 
     def problem(self, by: int, pattern: str = PROBLEM) -> bool:
         """Go to the next line about an error, or with WARNING about a warning. Return False if there is none."""

@@ -170,7 +170,7 @@ class JobView(Vertical):
             return
         stamp, events = self.job.follower.status_stamp, self.job.poll()
         grown = self.job_log.tick(ended=self._complete)
-        if self.ticks.rests and not (grown or self.job_log.busy or stamp != self.job.follower.status_stamp):
+        if self.ticks.rests and not (events or grown or self.job_log.busy or stamp != self.job.follower.status_stamp):
             return
         for event in events:
             self._take(self.job, event)
