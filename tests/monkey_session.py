@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -176,6 +177,8 @@ class MonkeySession:
         self.plan.write_text(PLAN)
         for draft in self.folder.glob("state/dstui/drafts/*"):
             draft.unlink()
+        self._recent.unlink(missing_ok=True)
+        self.opened, self.reachable, self._before = self.plan, {PLAN}, self._texts()
         self.output, self.received = bytearray(), 0
         terminal = Terminal([sys.executable, "-m", "dstui", *self.words, *self.options], env=self.env, cwd=str(self.folder))
         self.modes = termios.tcgetattr(terminal.fd)[:4]
@@ -194,7 +197,29 @@ class MonkeySession:
                         return False
                     self._await_answer(terminal, ANSWER if len(parts) > 1 else 0.0)
         self._await_answer(terminal, chance.choice(PAUSES))  # a key may arrive while the previous one still opens something, or after
+        self._note_opened()
         return not self._ended(terminal)
+
+    @property
+    def _recent(self) -> Path:
+        """The session's list of opened files, the last one first."""
+        return self.folder / "state" / "dstui" / "recent.json"
+
+    def _texts(self) -> dict[Path, str]:
+        return {path: path.read_text() for path in self.folder.glob("*.yaml")}
+
+    def _note_opened(self) -> None:
+        """Record which file was opened last, and the texts to which undo can return: those that it had then.
+
+        Of a Plan that was saved under a new name there are none: undo returns to a text that was never in that file.
+        """
+        texts = self._texts()
+        with suppress(OSError, ValueError, IndexError):
+            opened = Path(json.loads(self._recent.read_text())[0])
+            if opened != self.opened:
+                self.opened = opened
+                self.reachable = {known[opened] for known in (self._before, texts)} if opened in self._before else set()
+        self._before = texts
 
     def _await_answer(self, terminal: Terminal, seconds: float) -> None:
         """Read output until it pauses, for at most so many seconds."""
@@ -267,23 +292,25 @@ class MonkeySession:
             self.problem(f"still running: {left}")
 
     def _undo_everything(self, terminal: Terminal, seed: int) -> None:
-        """Close all dialogs, undo all edits and save: the Plan must have its original bytes. Then quit."""
+        """Close all dialogs, undo all edits and save: the open Plan must have the bytes with which it was opened. Then quit."""
         self._picture(terminal)
         if self._ended(terminal):
             return
+        self._note_opened()
         self._undo(terminal)
         self._press(terminal, "\x1bOQ")
         if self._ended(terminal):  # the last keys asked for it
             return
-        if " q quit" not in terminal.text:  # a Plan without a file asks where to save it
+        named = " q quit" in terminal.text
+        if not named:  # a Plan without a file asks where to save it
             self._press(terminal, "\x1b")
-        edited = self.words == ("plan.yaml",)  # the tour's Plan is its own
-        deadline = time.monotonic() + PATIENCE / 4
-        while edited and self.plan.read_text() != PLAN and time.monotonic() < deadline:
-            self._drain(terminal, 0.1)
         jobs = {path.read_text() for path in self.folder.glob("dstui_runs/*/plan.yaml")}  # a job's Plan was opened and saved there
-        if edited and self.plan.read_text() not in {PLAN, *jobs}:
-            self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{self._picture(terminal)}")
+        edited = named and self.reachable and self.words == ("plan.yaml",)  # the tour's Plan is its own
+        deadline = time.monotonic() + PATIENCE / 4
+        while edited and self.opened.read_text() not in self.reachable and time.monotonic() < deadline:
+            self._drain(terminal, 0.1)
+        if edited and self.opened.read_text() not in self.reachable | jobs:
+            self.problem(f"seed {seed}: not the first bytes of {self.opened}:\n{self.opened.read_text()}\n{self._picture(terminal)}")
         terminal.press("q")
         if not self._drain(terminal, 0.5) or b"Not saved" in self.output[-KEPT // 20 :]:
             terminal.press("d")

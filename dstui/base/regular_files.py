@@ -38,8 +38,9 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
 def read_regular(path: Path | str, start: int = 0, most: int = MAX_READ) -> bytes:
     """Return up to `most` bytes of a regular file from `start` on. Raises OSError if there is no such file."""
     with os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size or most  # those of /proc tell none; Python allocates what is asked for, 16 MB a time
         file.seek(start)
-        return file.read(most)
+        return file.read(min(most, max(size - start, 0)))
 
 
 def read_end(path: Path | str, most: int) -> bytes:

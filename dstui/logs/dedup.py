@@ -72,6 +72,10 @@ class DedupRows:
             self.log_mask += [1 << log] * len(lines)
             self.time += [time] * len(lines)
 
+    def finish(self) -> None:
+        """Free what finds equal lines among further ones, which is more than half of the memory. No lines can be added afterwards."""
+        self._latest, self._last = {}, {}
+
     def join(self, number: int, source: _Source, at: int) -> None:
         """Count a line of a source among those of a row."""
         self.log_mask[number] |= source.log_mask

@@ -110,9 +110,12 @@ class BlockRows:
         """The number of lines that do not pass."""
         return self.rows.lines - sum(self.rows.log_mask[n].bit_count() for n in self.picked)
 
-    def compact(self) -> None:
-        """Forget the rows that do not pass. No lines can be added afterwards."""
+    def finish(self, *, narrow: bool) -> None:
+        """Free what only further lines would need; if `narrow`, also the rows that do not pass. No lines can be added afterwards."""
         rows = self.rows
+        rows.finish()
+        if not narrow:
+            return
         rows.raw, rows.time = [rows.raw[n] for n in self.picked], [rows.time[n] for n in self.picked]
         rows.log, rows.log_mask = [rows.log[n] for n in self.picked], [rows.log_mask[n] for n in self.picked]
         self.picked = list(range(len(rows)))

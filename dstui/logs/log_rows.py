@@ -25,8 +25,8 @@ from dstui.logs.timeline import Part, Slice, Timeline, cut
 
 BLOCK = 256 * 1024
 """Bytes of logs in a block."""
-KEPT = 8
-"""Blocks whose rows are cached."""
+KEPT, KEPT_LINES = 8, 30_000
+"""Blocks whose rows are cached, and lines in them; two blocks in any case. A line takes 200 bytes."""
 KEPT_MATCHES = 20_000
 """Cached rows of a log in which few lines pass the filter: a screen of them comes from many blocks."""
 NARROW = 4
@@ -153,8 +153,7 @@ class LogRows:
         block = self._blocks[-1] if self._growing else None
         if block is None or block.bytes >= BLOCK or block.dedup != dedup:
             if self._open is not None:  # it is in view while more arrives
-                if self._narrow:
-                    self._open.compact()
+                self._open.finish(narrow=self._narrow)
                 self._keep(self.blocks[-1], self._open)
             block = LogBlock(dedup=dedup)
             block.first = self._settled
@@ -344,15 +343,19 @@ class LogRows:
 
     def _keep(self, number: int, shown: BlockRows) -> None:
         self._kept[number] = shown
-        while len(self._kept) > KEPT and not (self._narrow and sum(len(kept.rows) for kept in self._kept.values()) <= KEPT_MATCHES):
+        while len(self._kept) > 2 and not self._may_keep():
             self._kept.popitem(last=False)
+
+    def _may_keep(self) -> bool:
+        if self._narrow:
+            return sum(len(kept.rows) for kept in self._kept.values()) <= KEPT_MATCHES
+        return len(self._kept) <= KEPT and sum(kept.rows.lines for kept in self._kept.values()) <= KEPT_LINES
 
     def _show(self, block: LogBlock) -> BlockRows:
         shown = self._new_rows(block)
         for moment, parts in block.chunks():
             shown.add(moment, self._batches(parts))
-        if self._narrow:
-            shown.compact()
+        shown.finish(narrow=self._narrow)
         return shown
 
     def _new_rows(self, block: LogBlock) -> BlockRows:

@@ -15,6 +15,7 @@ from textual.binding import BindingType
 
 from dstui.tui.dialogs.dialog import Over
 from dstui.tui.flows.checkpointing import Checkpoints
+from dstui.tui.flows.choosing_run import choose_run
 from dstui.tui.flows.consent import Trusting
 from dstui.tui.flows.launching import Launching, job_lines
 from dstui.tui.flows.opening import Opening, starting_plan
@@ -333,6 +334,10 @@ class DstuiApp(TerminalApp):
     def action_save(self) -> None:
         """Save the Plan."""
         self.saving.save()
+
+    def action_jobs(self) -> None:
+        """Show the table of all runs."""
+        choose_run(self)
 
     def action_checkpoints(self) -> None:
         """Inspect a checkpoint."""

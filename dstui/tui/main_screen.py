@@ -19,11 +19,9 @@ from dstui.tui.kit.current_size import CurrentSizeScreen
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import ACTIONS, PANES, valid
 from dstui.tui.kit.row_list import RowList
-from dstui.tui.session.messages import Launched
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
-    from dstui.jobs.store.folder import JobFolder
     from dstui.plan.finding import Finding
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
@@ -152,13 +150,3 @@ class MainScreen(CurrentSizeScreen[None]):
     def action_pane(self, by: int) -> None:
         """Move the focus to the next or previous pane."""
         self.focus_next() if by > 0 else self.focus_previous()
-
-    def action_jobs(self) -> None:
-        """Open the table of all runs; show the run chosen there, and relaunch it if asked for."""
-        from dstui.tui.runs.runs_screen import RunsTable  # imports jobs and diagnosis, which a form does not need
-
-        def look(chosen: tuple[JobFolder, bool] | None) -> None:
-            if chosen is not None:
-                self.app.post_message(Launched(*chosen))
-
-        self.app.push_screen(RunsTable(), look)

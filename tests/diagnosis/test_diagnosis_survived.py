@@ -323,3 +323,24 @@ def test_tracebacks_without_a_frame_above_further_work_ended_nothing(tmp_path: P
     assert (shown.kind, "an error is at line 6, and text follows it" in shown.title) == (None, True)
     assert diagnose_lines(tmp_path / "b", [*bare, *work[:3]]).cause == "USER-PY", "an excerpt without its frames"
     assert diagnose_lines(tmp_path / "c", [bare[0], "Cell In[3], line 5", bare[1], *work, "OK"]).cause == "USER-PY"
+
+
+def test_exceptions_that_a_server_logs_again_and_again_did_not_end_it(tmp_path: Path) -> None:
+    logged = [
+        "ERROR 09-30 18:30:55 [serving_chat.py:251] Traceback (most recent call last):",
+        'ERROR 09-30 18:30:55 [serving_chat.py:251]   File "/opt/env/lib/python3.11/site-packages/vllm/serving_chat.py", line 240, in create',
+        "ERROR 09-30 18:30:55 [serving_chat.py:251] ValueError: there is no chat template",
+    ]
+    requests = [
+        *logged,
+        *logged,
+        *logged,
+        "INFO:     Shutting down",
+        "INFO:     Application shutdown complete.",
+        "starting the server again",
+    ]
+    found = diagnose_lines(tmp_path / "log", ["INFO 09-30 18:28:43 [api_server.py:1896] vLLM API server version 0.10.2", *requests])
+    assert (found.cause, found.kind) == (None, None)
+    assert "ValueError" in found.evidence[0].text
+    last = diagnose_lines(tmp_path / "last", [*logged, *logged, *logged])
+    assert (last.cause, last.kind) == ("USER-PY", "failure")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shapes import DEEPSEEK, GLM_5, GLM_MOE, IDS, MOE, NO_HEAD_DIM, NO_KV, QWEN3_TOWER, SMALL
+from shapes import DEEPSEEK, GLM_5, GLM_MOE, IDS, MOE, NO_HEAD_DIM, NO_KV, QWEN3_TOWER, SMALL, VIT
 
 EARS = {"d_model": 40, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 64, "num_mel_bins": 20}
 THINKER = {
@@ -40,6 +40,7 @@ GLM_TOWER = {
     "patch_size": 4,
     "image_size": 16,
 }
+UNIFIED = {**SMALL, "num_hidden_layers": 8, "global_head_dim": 32, "attention_k_eq_v": True, "num_global_key_value_heads": 1}
 MAMBA = {"mamba_n_heads": 12, "mamba_d_head": 16, "mamba_d_state": 8}
 GRANITE = {
     **NO_KV,
@@ -105,6 +106,9 @@ NEWER: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("glm46v", "Glm46VForConditionalGeneration", {"text_config": {**NO_HEAD_DIM, **IDS, "model_type": "glm4v_text"}, "vision_config": {**GLM_TOWER, "model_type": "glm4v_vision", "attention_bias": True}}),
     ("glm4v_moe", "Glm4vMoeForConditionalGeneration", {"text_config": {**GLM_MOE, **IDS, "first_k_dense_replace": 1}, "vision_config": GLM_TOWER}),
     ("ernie4_5_vl_moe", "Ernie4_5_VLMoeForConditionalGeneration", ERNIE_VL),
+    ("paddleocr_vl", "PaddleOCRVLForConditionalGeneration", {"text_config": SMALL | IDS, "vision_config": VIT}),
+    ("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", {"text_config": UNIFIED, "vision_config": {"mm_embed_dim": 48, "output_proj_dims": 48, "patch_size": 4}, "audio_config": {"audio_embed_dim": 20}}),
+    ("gemma4_unified_text", "Gemma4UnifiedForCausalLM", UNIFIED),
     ("lfm2", "Lfm2ForCausalLM", LFM),
     ("lfm2", "Lfm2ForCausalLM", {**LFM, "block_auto_adjust_ff_dim": False, "conv_bias": True, "tie_word_embeddings": False}),
     ("lfm2_moe", "Lfm2MoeForCausalLM", {**LFM, "moe_intermediate_size": 24, "num_dense_layers": 1, "num_experts": 4, "num_experts_per_tok": 2}),

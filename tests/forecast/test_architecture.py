@@ -9,9 +9,11 @@ import pytest
 from newer_shapes import MOE_THINKER, NEWER, THINKER
 from shapes import CASES, SMALL
 
+from dstui.forecast.activations import activations
 from dstui.forecast.architecture import KNOWN, ModelProblem, architecture
 from dstui.forecast.model import adapter_params, counts, facts_of_config, facts_of_params
 from dstui.forecast.presets import base_name, preset, presets, tuned_from
+from dstui.forecast.setup import Setup
 from dstui.plan.model import Lora, Model
 
 PUBLISHED = {
@@ -85,6 +87,13 @@ def test_of_an_omni_model_the_thinker_is_counted(kind: str, thinker: dict[str, A
     assert any("thinker" in note for note in whole.notes)
 
 
+def test_residual_streams_are_kept_between_recomputed_layers() -> None:
+    flash = facts_of_config(presets()["deepseek-ai/DeepSeek-V4-Flash"])
+    assert flash.shape
+    found = activations(Setup(precision="bf16", micro_batch=1, sequence=4096, checkpointing=True), flash.shape)
+    assert found.kept == 43 * 4096 * 2 * 4 * 4096  # layers, tokens, bytes, streams, width
+
+
 @pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("self_attn.q_proj", "down_proj"), "all-linear"])
 def test_lora_adds_the_parameters_of_its_matrices(targets: tuple[str, ...] | str) -> None:
     import torch
@@ -151,13 +160,18 @@ ROUNDED = {
     "tiiuae/Falcon-H1-7B-Base": 7.59,
     "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": 31.6,
     "nvidia/NVIDIA-Nemotron-Nano-9B-v2": 8.89,
+    "Qwen/Qwen3.5-2B": 2.27 - 0.061,
+    "Qwen/Qwen3.5-0.8B": 0.873 - 0.02,
+    "Qwen/Qwen2.5-VL-72B-Instruct": 73.4,
+    "google/gemma-4-12B": 11.95,
+    "PaddlePaddle/PaddleOCR-VL": 0.9,
     "rednote-hilab/dots.llm1.base": 142.8,
     "openbmb/MiniCPM3-4B": 4.07,
     "LGAI-EXAONE/EXAONE-4.0-32B": 32.0,
     "LGAI-EXAONE/EXAONE-4.0-1.2B": 1.28,
     "Qwen/Qwen2-Audio-7B-Instruct": 8.4,
 }
-"""Billions of parameters as cards round them; of Gemma 4's larger ones, whose cards leave it out, with the tower; of Omni models the thinker."""
+"""Billions of parameters as cards round them; of Gemma 4's larger ones, whose cards leave it out, with the tower; of Omni models the thinker; of Qwen3.5's small ones without the last layer, which predicts further tokens."""
 
 
 @pytest.mark.parametrize("name", ROUNDED)

@@ -94,7 +94,7 @@ def test_selective_checkpointing_keeps_what_the_forecast_says(hidden: int, heads
     really = (kept_by(four) - kept_by(two)) / 2
     shape = facts_of_config({"model_type": "llama", "vocab_size": 64, "num_hidden_layers": 1, **sizes}).shape
     assert shape is not None
-    setup = Setup(precision="bf16", micro_batch=1, sequence=measured.TOKENS, checkpointing=True, selective=True)
+    setup = Setup(precision="bf16", micro_batch=1, sequence=measured.TOKENS, checkpointing=True, recompute="selective")
     said = activations(setup, shape).kept
     print(f"{hidden} {heads} {keys} {width}: measured {really:,.0f}, forecast {said:,.0f} ({said / really - 1:+.1%})")
     assert said == pytest.approx(really, rel=0.12)

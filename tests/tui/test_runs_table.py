@@ -8,13 +8,15 @@ from threading import Thread
 import pytest
 from textual.pilot import Pilot
 
+from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import listing_stamp
 from dstui.runs.find import find_runs
 from dstui.tui.runs import reading
+from dstui.tui.runs.runs_screen import RunsTable
 from dstui.tui.session.settings import setting
 from tests.jobs.made import make_job
 from tests.runs.test_table import at, log, plan
-from tests.tui.conftest import Open, job_view, screen, text_of, until
+from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
 from tests.waiting import wait_for
 
 
@@ -131,3 +133,24 @@ async def test_columns_are_chosen_and_remembered(open_app: Open, three_runs: Pat
         await until(pilot, lambda: text_of(pilot, "#runs-head").split() == ["state", "name", "stage", "loss"])
         await pilot.press("c", "ctrl+u", "enter")
         await until(pilot, lambda: "took" in text_of(pilot, "#runs-head") and setting("columns") == [])
+
+
+async def test_table_is_opened_from_a_plot_which_a_chosen_run_closes(open_app: Open, three_runs: Path) -> None:
+    async with open_app() as pilot:
+        await attach(pilot, JobFolder(three_runs / "run-a"))
+        await pilot.press("m")
+        await until(pilot, lambda: "Metrics" in screen(pilot))
+        plot = pilot.app.screen
+        await open_table(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is plot)
+        await open_table(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: job_view(pilot).job.name == "run-c" and pilot.app.screen is pilot.app.main)
+        await open_table(pilot)
+        await pilot.press("space", "space", "equals_sign")
+        await until(pilot, lambda: "How they ended" in screen(pilot))
+        await pilot.press("m")
+        await until(pilot, lambda: "beside" in screen(pilot))
+        await pilot.press("J")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunsTable))

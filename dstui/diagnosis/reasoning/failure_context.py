@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +12,7 @@ from signal import SIGKILL
 
 from dstui.diagnosis.findings import Ended, Findings, Hit
 from dstui.diagnosis.reasoning.last_run import FRAME, keep_last_run
-from dstui.diagnosis.reasoning.rank_resolution import count_raising, resolve
+from dstui.diagnosis.reasoning.rank_resolution import NUMBER, count_raising, resolve
 from dstui.diagnosis.recognition.activity import bar_advances, is_loop
 from dstui.diagnosis.recognition.exits import SIGNAL_CAUSES
 from dstui.diagnosis.recognition.labels import rank_in
@@ -35,6 +36,8 @@ SAME = 80
 SIBLINGS = (
     "Several ranks found other processes on their GPUs: each rank may have put the model on every GPU (device_map, or .cuda() alone)."
 )
+OFTEN = 3
+"""Equal exceptions that a process logs if it continues after them."""
 LOST = frozenset({"EOFError", "UnpicklingError", "ConnectionResetError", "BrokenPipeError"})
 LINKS = re.compile(r"/multiprocessing/(?:connection|spawn)\.py$")
 """Files of the standard library that read from another process."""
@@ -68,7 +71,16 @@ class FailureContext:
             renamed |= {id(hit): "WORKER-RERAISED" for hit in hits if hit.signature.id == "VLLM-WORKER"}  # its reason is in the text
         renamed |= {id(hit): "PARENT-GONE" for hit in hits if hit.raised and _lost_its_parent(hit.raised)}
         told = tuple(replace(hit, signature=BY_ID[renamed[id(hit)]]) if id(hit) in renamed else hit for hit in hits)
-        return replace(self.found, hits=told, remarks=remarks)
+        return replace(self.found, hits=self._handled_by_a_server(told), remarks=remarks)
+
+    def _handled_by_a_server(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+        """Return the hits with exceptions marked as ignored that one process logged again and again: none of them ended it."""
+        logged = [hit for hit in hits if hit.raised and hit.raised.logged]
+        often = {text for text, times in Counter(NUMBER.sub("", hit.text) for hit in logged).items() if times >= OFTEN}
+        if not often or self.bad_ends or self.processes > 1:
+            return hits
+        handled = {id(hit) for hit in logged if NUMBER.sub("", hit.text) in often and not self.in_last_lines(hit)}
+        return tuple(replace(hit, raised=replace(hit.raised, ignored=True)) if hit.raised and id(hit) in handled else hit for hit in hits)
 
     @cached_property
     def ranks(self) -> set[int]:

@@ -67,7 +67,7 @@ SIGNATURES = (
             rx("requires the latest version of", r"ImportError: .*requires the latest version of"),
             rx(
                 "got an unexpected keyword",
-                r"TypeError: .*(?:(?:Trainer|TrainingArguments|Accelerator|LoraConfig)(?:\.__init__)?|from_pretrained)\(\) "
+                r"TypeError: .*(?:(?:Trainer|TrainingArguments|Accelerator|Config)(?:\.__init__)?|from_pretrained)\(\) "
                 r"got an unexpected keyword",
             ),
             rx("but got unexpected keyword", r"but got unexpected keyword"),

@@ -98,6 +98,12 @@ class Config:
         """Return the same values for an architecture whose attention has biases unless the file says otherwise."""
         return Config({**self._values, "attention_bias": self.flag(("attention_bias", True))}, self._where)
 
+    def plain(self) -> Config:
+        """Return the same values for a Gemma 4 without inputs of its layers, which other ones have unless their files say otherwise."""
+        return Config(
+            {**self._values, "hidden_size_per_layer_input": self.number("hidden_size_per_layer_input", default=0, least=0)}, self._where
+        )
+
     def with_layers(self, layers: int) -> Config:
         """Return the same values with a number of layers, which some files give by their kinds."""
         return Config({**self._values, "num_hidden_layers": layers}, self._where)

@@ -155,4 +155,27 @@ def _audio(census: Census, c: Config, hidden: int) -> None:
     census.linear("embedding_projection", out, hidden)
 
 
-GEMMA4: Mapping[str, Callable[[Config], Architecture]] = {"gemma4": gemma4, "gemma4_text": gemma4_text}
+def gemma4_unified(c: Config) -> Architecture:
+    """Build Gemma 4 12B: patches and sound are projected into the decoder, without towers."""
+    text, census = gemma4_text(c.text_config().plain()), Census()
+    hidden = text.shape.hidden
+    if c.has("vision_config"):
+        vision = c.part("vision_config")
+        pixels = 3 * (vision.number("patch_size", default=16) * vision.number("pooling_kernel_size", default=3)) ** 2
+        h, out = vision.number("mm_embed_dim", default=3840), vision.number("output_proj_dims", default=3840)
+        census.add("pos_embedding", "embedding", vision.number("mm_posemb_size", default=1120), 2, h)
+        census.norm("patch_ln1", pixels, True)
+        census.linear("patch_dense", pixels, h, True)
+        census.norm("patch_ln2", h, True, 2)
+        census.linear("embedding_projection", out, hidden)
+    if c.has("audio_config"):
+        census.linear("embedding_projection", c.part("audio_config").number("audio_embed_dim", default=640), hidden)
+    return Architecture("gemma4_unified", (*text.tensors, *census.tensors), text.shape, text.idle, text.groups)
+
+
+GEMMA4: Mapping[str, Callable[[Config], Architecture]] = {
+    "gemma4": gemma4,
+    "gemma4_text": gemma4_text,
+    "gemma4_unified": gemma4_unified,
+    "gemma4_unified_text": lambda c: gemma4_text(c.plain()),
+}

@@ -1,4 +1,4 @@
-"""GLM-4.1V to 4.6V and ERNIE 4.5 VL: a vision tower before a decoder. Sources: transformers' modeling_*.py of release 5.23."""
+"""GLM-4.1V to 4.6V, ERNIE 4.5 VL and PaddleOCR-VL: towers before decoders. Source: transformers' modeling_*.py of release 5.23."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dstui.forecast.architecture.composed import language_model
 from dstui.forecast.architecture.config import Config
+from dstui.forecast.architecture.encoders import siglip
 from dstui.forecast.architecture.mixtures import GATED, QKV, add_attention, add_ends, add_fused_experts, add_gated, mixture_shape
 from dstui.forecast.architecture.tensors import Architecture, Census
 
@@ -76,10 +77,23 @@ def _ernies_tower(census: Census, vision: Config, out: int) -> None:
     census.norm("after_norm", out)
 
 
+def paddleocr_vl(c: Config) -> Architecture:
+    """Build PaddleOCR-VL: SigLIP without its head, a projection of patches merged by four, and ERNIE 4.5. Its own files are flat."""
+    text = language_model(c.text_config() if c.has("text_config") else c, "ernie4_5", fixed=True)
+    vision, census = c.section("vision_config", {"vision_use_head": False}), Census()
+    tower = siglip(vision)
+    merged = tower.shape.hidden * vision.number("spatial_merge_size", default=2) ** 2
+    census.norm("pre_norm", tower.shape.hidden, True)
+    census.linear("linear_1", merged, merged, True)
+    census.linear("linear_2", merged, text.shape.hidden, True)
+    return Architecture("paddleocr_vl", (*text.tensors, *tower.tensors, *census.tensors), text.shape, text.idle, text.groups)
+
+
 SEEING_MIXTURES: Mapping[str, Callable[[Config], Architecture]] = {
     "glm4v": glm4v,
     "glm46v": glm4v,
     "glm4v_moe": glm4v,
     "ernie4_5_vl_moe": ernie_vl,
     "ernie4_5_moe_vl": ernie_vl,
+    "paddleocr_vl": paddleocr_vl,
 }

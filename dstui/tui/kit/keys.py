@@ -224,7 +224,8 @@ KEYS: Final = (
     KeyHint("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
     KeyHint("s", "stop", "stop", "Stop the job, after a question.", RUN, 2),
     KeyHint("J", "jobs", "runs", "The table of all runs: open another one, sort, filter, compare.", RUN, 9),
-    KeyHint("J", "jobs", "runs", "The table of all runs.", FORM | REVIEW),
+    KeyHint("J", "jobs", "runs", "The table of all runs.", FORM | REVIEW | {COMPARE}),
+    KeyHint("J", "jobs", "runs", "The table of all runs.", frozenset({PLOT}), 7),
     KeyHint("", "", "look", "Open the run under the cursor.", frozenset({RUNS}), 1, "Enter"),
     KeyHint("space", "mark", "mark", "Mark the run for a comparison, or remove the mark.", frozenset({RUNS}), 2, "Space"),
     KeyHint("equals_sign", "compare", "compare", "Compare the marked runs, up to eight.", frozenset({RUNS}), 3, "="),
@@ -275,7 +276,7 @@ def _panes_of_actions() -> dict[str, frozenset[str]]:
 PANES: Final[Mapping[str, frozenset[str]]] = _panes_of_actions()
 """The panes in which each action is valid, by any of its keys."""
 ACTIONS: Final = frozenset(filter(None, PANES))
-OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints"})
+OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints", "jobs"})
 """Actions that are the same in both modes and in screens on top of them."""
 
 

@@ -24,6 +24,8 @@ BESIDE = {"loss": "eval_loss"}
 """A metric -> another one in the same plot."""
 OTHER_STYLES = ("other", "beside", "rank 3", "rank 4", "rank 5", "rank 6", "rank 7")
 """Styles of other runs."""
+LARGEST, LEAST = 1e300, 1e-300
+"""Larger values are drawn as this one, and an axis has no smaller range: there must be numbers along it."""
 RANK_STYLES = ("rank 0", "rank 1", "rank 2", "rank 3", "rank 4", "rank 5", "rank 6", "rank 7")
 
 
@@ -139,8 +141,9 @@ class _Sketch:
         if self.view.log:
             self.picture.left_out += sum(point.mean <= 0 for point in drawn)
             drawn = [point._replace(mean=math.log10(point.mean)) for point in drawn if point.mean > 0]
-        if drawn:
-            self.picture.lines.append(PlotLine([point.step for point in drawn], [point.mean for point in drawn], style, label))
+        finite = [(point.step, min(max(point.mean, -LARGEST), LARGEST)) for point in drawn if math.isfinite(point.mean)]
+        if finite:
+            self.picture.lines.append(PlotLine([step for step, _ in finite], [mean for _, mean in finite], style, label))
 
 
 def _first(curve: Curve) -> float:
@@ -164,7 +167,9 @@ def _frame(shown: Picture, view: View, cells: tuple[int, int], say: Callable[[st
     across = [float(round(x)) for x in ticks(left, right, max(cells[0] // 14, 2))]
     shown.x = Axis(left, right, across, [f"{x:,.0f}" for x in across])
     up = (decades if view.log else ticks)(low, high, max(cells[1] // 4, 2))
-    shown.y = Axis(low, high, up, _reported([10**y for y in up] if view.log else up, lambda value: say(view.name, value)))
+    shown.y = Axis(
+        low, high, up, _reported([10 ** min(y, math.log10(LARGEST)) for y in up] if view.log else up, lambda value: say(view.name, value))
+    )
 
 
 def _widened(values: Iterable[float], by: float) -> tuple[float, float]:
@@ -176,7 +181,7 @@ def _widened(values: Iterable[float], by: float) -> tuple[float, float]:
 
 def ticks(low: float, high: float, most: int) -> list[float]:
     """Return round numbers between two values: 1, 2 or 5 times a power of ten apart."""
-    if not high > low:
+    if not high - low > LEAST:
         return [low]
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))

@@ -42,7 +42,7 @@ def as_text(shown: Picture, cells: tuple[int, int], paint: Paint = lambda text, 
         sign = f"{SIGNS[named % len(SIGNS)]} " if ascii_only and named is not None else ""
         name = " " + paint(sign + cut(lines[named].label, NAME), named) if named is not None and lines[named].label else ""
         made.append(f"{texts.get(number, '').rjust(left)} {edge}{drawn}{name}".rstrip())
-    return [*made, " " * (left + 1) + corner + below * width, " " * (left + 2) + _below(shown.x, width)]
+    return [*made, " " * (left + 1) + corner + below * width, " " * (left + 2) + numbers_below(shown.x, width)]
 
 
 def _drawn(
@@ -84,7 +84,7 @@ def _names(lines: Sequence[PlotLine], shown: Picture, height: int) -> dict[int, 
     return rows
 
 
-def _below(axis: Axis, width: int) -> str:
+def numbers_below(axis: Axis, width: int) -> str:
     """Return the numbers below the picture, each centred at its position."""
     line = ""
     for value, text in zip(axis.ticks, axis.texts, strict=True):
