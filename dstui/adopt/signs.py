@@ -18,6 +18,7 @@ LAUNCH = (
     r"(?m)^[^#\n]*\b(?:deepspeed|accelerate[ \t]+launch|torchrun|python[\d.]*|llamafactory-cli|dlrover-run)[ \t]+\S"
     r"|^(?:[^#\n]*[ \t;&])?(?:axolotl|swift|xtuner|trl|colossalai)[ \t]+(?:train|sft|pt|rlhf|megatron|dpo|grpo|kto|orpo|reward|rloo|run)\b"
     r"|^[ \t]*(?:\$[ \t]+)?(?:bash|sh|zsh|srun|sbatch|mpirun|docker|podman|ssh|composer|ray|\./\S+\.sh)(?:[ \t]+[^\s:]|$)|\A#!"
+    r"|^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+\["
 )
 SLOTS = r"\S+\s+slots=\d+\b.*"
 JSON = (".json", ".hjson")

@@ -170,7 +170,8 @@ def ask(url: str, found: dict[str, Any]) -> None:
     except urllib.error.HTTPError as error:
         found["status"] = error.code
     except (OSError, ValueError, http.client.HTTPException) as error:
-        found["problem"] = str(getattr(error, "reason", error))
+        reason = getattr(error, "reason", error)
+        found["problem"] = getattr(reason, "strerror", None) or str(reason)
 
 
 def keys() -> list[str]:

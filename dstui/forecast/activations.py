@@ -58,6 +58,10 @@ class Activations:
         return self.kept + max(self.work, self.loss)
 
 
+MIXINGS = 2
+"""How often a layer mixes its residual streams, before the attention and before the MLP. Each time, all of them are kept."""
+
+
 @cache
 def _families() -> Mapping[str, Mapping[str, Sequence[float]]]:
     families: Mapping[str, Mapping[str, Sequence[float]]] = json.loads(DATA.read_bytes())["families"]
@@ -87,6 +91,8 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     if setup.attention == "eager" and "eager" in family:
         matrix = shape.heads * setup.sequence * (2 if wide else 1)
         keep, work = keep + family["eager"][0] * matrix, work + family["eager"][1] * matrix
+    more = MIXINGS * (shape.streams - 1) * shape.hidden * element
+    keep, plain, work = keep + more, plain + more, work + more
     if setup.fused_loss and shape.family in GATED:
         work -= (FUSED_NORMS * shape.hidden + FUSED_MLP * shape.ffn) * element / 2
     loss = _loss(setup, shape, tokens) + LAST_NORM * element * shape.hidden * tokens
@@ -97,7 +103,7 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
         kept = min(_kept_selectively(shape) * element if setup.recompute == "selective" else plain, keep)
         return Activations(kept * shape.layers * tokens / split, max(work - kept, 0) * tokens / split, loss)
     if setup.checkpointing:
-        inputs = element * shape.hidden * tokens
+        inputs = element * shape.hidden * shape.streams * tokens
         if setup.activation_offload:
             return Activations(2 * inputs, work * tokens / split, loss, host=inputs * shape.layers)
         return Activations(inputs * shape.layers, work * tokens / split, loss)

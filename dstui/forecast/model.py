@@ -135,7 +135,7 @@ NOTES: Mapping[str, str] = {
     "whisper": "Whisper's encoder reads 1500 positions of each audio, whatever the length of its text: set model.sequence_length: 1500",
     "qwen2_5_omni": THINKER,
     "qwen3_omni_moe": THINKER,
-    "deepseek_v4": "DeepSeek-V4's residual streams and compressed attention were not measured: activations of other mixtures are assumed",
+    "deepseek_v4": "DeepSeek-V4's activations were not measured: those of other mixtures are assumed, with all its residual streams",
 }
 """`model_type` -> what its forecast assumes."""
 NOT_MEASURED = "the activations of {}'s layers without attention were not measured: those of layers with attention are assumed"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dstui.adopt.shell.read import Unparsed, undecided_in
-from dstui.adopt.shell.shell_state import ShellLimit, to_plan_text
+from dstui.adopt.shell.shell_state import ShellLimit, hole, to_plan_text
 from tests.adopt.shell_launches import launches_read, launches_run, needs_bash, read
 
 SAME_AS_BASH = {
@@ -120,6 +120,81 @@ def test_script_that_requires_a_variable_is_read_as_if_it_were_set() -> None:
     assert [to_plan_text(word) for word in shell.launches[0].words] == ["t.py", "${ROOT}", "4"]
     assert "line 1 ends the script without what it asks for: read as set" in shell.notes
     assert not any("$ROOT" in note for note in shell.notes)
+
+
+IMAGE = """\
+# syntax=docker/dockerfile:1
+ARG BASE=nothing
+FROM $BASE
+RUN pip install deepspeed && \\
+    python setup.py build
+ENV X_A=1 X_B="two words" \\
+    X_C=3
+ENV X_D a b
+CMD ["deepspeed", "old.py"]
+ENTRYPOINT ["torchrun", "--nproc_per_node=2"]
+CMD ["train.py", \\
+     "--name", "a b"]
+"""
+MAKE = """\
+.DEFAULT_GOAL := train
+N ?= 4
+CONFIG := conf/a.json  # the small one
+OPTIONS = --config $(CONFIG) \\
+          --lr 1 --out $(notdir $(CONFIG))
+ifeq ($(DEBUG),1)
+OPTIONS += --short
+else ifdef LONGER
+OPTIONS += --long
+else
+OPTIONS += --usual
+endif
+.PHONY: train
+all: train
+
+train: data
+\t@echo "deepspeed never.py"
+\tcd sub && deepspeed --num_gpus=$(N) train.py $(OPTIONS) \\
+\t\t--tag $$(echo x)
+
+other:
+\t-torchrun --nproc_per_node=${N} other.py
+"""
+
+
+def test_command_of_an_image_is_its_launch() -> None:
+    (launch,) = read(IMAGE).launches
+    assert (launch.launcher, launch.words, launch.line) == ("torchrun", ("--nproc_per_node=2", "train.py", "--name", "a b"), 10)
+    assert launch.env == {"X_A": "1", "X_B": "two words", "X_C": "3", "X_D": "a b"}
+    (alone,) = read('CMD ["accelerate", "launch", "t.py"]').launches
+    assert (alone.launcher, alone.words) == ("accelerate", ("t.py",))
+    (in_shell,) = read("FROM x\nCMD deepspeed a.py --x 1 \\\n  --y 2\n").launches
+    assert in_shell.words == ("a.py", "--x", "1", "--y", "2")
+
+
+def test_recipes_of_a_makefile_are_launches_with_its_variables() -> None:
+    first, second = read(MAKE).launches
+    assert (first.words, first.line) == (
+        ("--num_gpus=4", "train.py", "--config", "conf/a.json", "--lr", "1", "--out", hole("computed", "OPTIONS"), "--usual", "--tag", "x"),
+        18,
+    )
+    assert (second.words, second.line) == (("--nproc_per_node=4", "other.py"), 22)
+    assert second.folder == read("torchrun t.py").launches[0].folder, "each line of a recipe has a shell of its own"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Usage:\n\tdeepspeed a.py\ndeepspeed b.py", "cat > Dockerfile <<E\nFROM x\nE\ndeepspeed b.py", "torchrun --at localhost:0 \\\n\tb.py"],
+)
+def test_shell_text_beside_such_lines_stays_shell_text(text: str) -> None:
+    assert any("b.py" in one.words for one in read(text).launches)
+
+
+@pytest.mark.parametrize(
+    "text", ["FROM x\nENV\nCMD []", "FROM x\nCMD [1, {}]", "CMD [" + "[" * 5000, "FROM x\nENV A", "a:\n\t\\\n\t@", "a:\n\t x \\"]
+)
+def test_broken_build_files_start_nothing(text: str) -> None:
+    assert read(text).launches == ()
 
 
 BATCH = '#SBATCH -N 2\n#SBATCH --gres=gpu:a100:8\nif [ $SLURM_NNODES -gt 1 ] && [ -n "$SLURM_JOB_ID" ]; then A=two; else A=one; fi\ndeepspeed t.py $A'

@@ -126,3 +126,36 @@ def test_missing_repository_is_uncertain_where_it_may_be_a_data_set(tmp_path: Pa
     missing = "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error: {} does not exist"
     told = [diagnose_lines(tmp_path / "log", [*RAISED[:-1], missing.format(what)]) for what in ("models/x", "api/datasets/x")]
     assert [(found.cause, found.confidence) for found in told] == [("MODEL-FILES", "high"), ("MODEL-FILES", "medium")]
+
+
+def test_calls_that_may_belong_to_another_release_are_uncertain(tmp_path: Path) -> None:
+    own = "TypeError: OwnTrainer.loss() got an unexpected keyword argument 'batch'"
+    theirs = "TypeError: GRPOConfig.__init__() got an unexpected keyword argument 'max_prompt_length'"
+    told = [diagnose_lines(tmp_path / "log", [*RAISED[:-1], words]) for words in (own, theirs)]
+    assert [(found.cause, found.confidence) for found in told] == [("USER-PY", "medium"), ("IMPORT-VERSION", "medium")]
+    mixed = "ImportError: cannot import name 'grid' from 'torch._inductor.kernel' (/opt/env/lib/python3.11/site-packages/torch/_inductor/kernel.py)"
+    files = ("/opt/env/lib/python3.11/site-packages/torch/_inductor/x.py", "/opt/env/lib/python3.11/site-packages/deepspeed/x.py")
+    found = [diagnose_lines(tmp_path / "log", traceback(None, mixed, file)) for file in files]
+    assert [one.confidence for one in found] == ["medium", "high"]
+
+
+def test_warnings_of_a_logger_and_left_threads_are_not_the_cause(tmp_path: Path) -> None:
+    warned = "WARNING 09-30 23:47:19 [_ipex_ops.py:16] Import error msg: No module named 'intel_extension_for_pytorch'"
+    failed = diagnose_lines(tmp_path / "a", [warned, "RuntimeError: Engine core initialization failed", *ended(1, 1)])
+    assert failed.cause != "IMPORT-MISSING"
+    left = "terminate called without an active exception"
+    memory = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU"
+    assert diagnose_lines(tmp_path / "b", [left, *RAISED[:-1], memory]).cause == "OOM-GPU"
+    offline = "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled."
+    found = diagnose_lines(tmp_path / "c", [*RAISED[:-1], offline])
+    assert (found.cause, found.confidence, found.title[:9]) == ("NO-INTERNET", "medium", "Downloads")
+
+
+def test_name_that_a_module_of_the_project_lacks_is_no_matter_of_versions(tmp_path: Path) -> None:
+    places = {
+        "'own.batches' (/home/u/project/own/batches.py)": "USER-PY",
+        "'transformers' (/home/u/transformers/src/transformers/__init__.py)": "IMPORT-VERSION",
+        "'tokens' (/opt/env/lib/python3.11/site-packages/tokens/__init__.py)": "IMPORT-VERSION",
+    }
+    for place, cause in places.items():
+        assert diagnose_lines(tmp_path / "log", [*RAISED[:-1], f"ImportError: cannot import name 'grid' from {place}"]).cause == cause

@@ -9,9 +9,11 @@ import pytest
 from newer_shapes import MOE_THINKER, NEWER, THINKER
 from shapes import CASES, SMALL
 
+from dstui.forecast.activations import activations
 from dstui.forecast.architecture import KNOWN, ModelProblem, architecture
 from dstui.forecast.model import adapter_params, counts, facts_of_config, facts_of_params
 from dstui.forecast.presets import base_name, preset, presets, tuned_from
+from dstui.forecast.setup import Setup
 from dstui.plan.model import Lora, Model
 
 PUBLISHED = {
@@ -83,6 +85,13 @@ def test_of_an_omni_model_the_thinker_is_counted(kind: str, thinker: dict[str, A
     whole = facts_of_config({"model_type": kind, "thinker_config": thinker, "talker_config": {"hidden_size": 10**6}})
     assert whole.params == architecture({"model_type": f"{kind}_thinker", **thinker}).params
     assert any("thinker" in note for note in whole.notes)
+
+
+def test_residual_streams_are_kept_between_recomputed_layers() -> None:
+    flash = facts_of_config(presets()["deepseek-ai/DeepSeek-V4-Flash"])
+    assert flash.shape
+    found = activations(Setup(precision="bf16", micro_batch=1, sequence=4096, checkpointing=True), flash.shape)
+    assert found.kept == 43 * 4096 * 2 * 4 * 4096  # layers, tokens, bytes, streams, width
 
 
 @pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("self_attn.q_proj", "down_proj"), "all-linear"])

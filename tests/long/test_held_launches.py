@@ -115,6 +115,7 @@ def compared(text: Text, folder: Path) -> tuple[str, list[str]]:
     unobserved = [launch for launch in launches if "no_python" in parsed(launch["launcher"], launch["argv"])]
     if unobserved and "runs unobserved" in said:  # each rank runs a program that is not Python's
         launches = [launch for launch in launches if launch not in unobserved]
+    texts = list(dict.fromkeys(texts))  # as the recorded ones
     plans = [load(held, "held", "/") for held in texts]
     if len(plans) != len(launches):
         return "differs", [f"{len(launches)} launches, {len(plans)} held: {said.strip()[-300:]}"]

@@ -13,8 +13,8 @@ from tests.jobs.made import make_job
 from tests.tui.conftest import PLAN, Open, attach, screen, store, until
 
 LEAST = {DARK.name: 4.5, LIGHT.name: 4.5, HIGH_CONTRAST.name: 7.0}
-SCREENS = ("3", "8", "f1", "slash", "ctrl+p")
-"""Keys that show each: a form with disabled rows and figures, the review, the help, a dialog with a line to type, the palette."""
+SCREENS = ("3", "A", "8", "f1", "slash", "ctrl+p")
+"""Keys that show each: a form with disabled rows and figures, a selected text, the review, the help, a dialog with a line to type, the palette."""
 
 
 def test_contrast_is_that_of_wcag() -> None:

@@ -86,7 +86,9 @@ async def test_two_answers_to_a_real_question_save_once(open_app: Open, tmp_path
 
 async def test_setting_is_found_once(open_app: Open) -> None:
     async with open_app() as pilot:
-        await pilot.press("slash", *"bucket")
+        await pilot.press("slash", *"zzqq")
+        await until(pilot, lambda: "There is none with zzqq" in screen(pilot))
+        await pilot.press("enter", "slash", *"bucket")
         await write(pilot, "enter", "enter", "down", "enter")
         assert len(pilot.app.screen_stack) <= 2 and not isinstance(pilot.app.screen, Find)
 

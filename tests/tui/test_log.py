@@ -142,6 +142,7 @@ async def test_errors_of_all_ranks_are_counted_and_enter_shows_one_with_context(
         assert "step 59 loss 1.5" in whole
         assert "step 61 loss 1.5" in whole
         assert "\x1b" not in screen(pilot)
+        await until(pilot, lambda: "ValueError: an error in [bold]" in screen(pilot))  # it is scrolled to
         await pilot.press("escape")
         await until(pilot, lambda: "errors 2 of 2" in screen(pilot))
 

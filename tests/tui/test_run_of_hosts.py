@@ -143,6 +143,9 @@ async def test_rank_without_a_record_in_a_stopped_job_is_unknown(open_app: Open,
         status["hosts"]["worker-1"]["state"] = "ended"
         job.folder.status_file.write_text(json.dumps({**status, "state": "stopped", "ended": format_iso(time.time()), "exit_code": 143}))
         await until(pilot, lambda: "unreachable" not in text_of(pilot, "#ranks") and "3 · unknown" in text_of(pilot, "#ranks"))
+        del status["hosts"]
+        job.folder.status_file.write_text(json.dumps({**status, "state": "lost", "ended": format_iso(time.time())}))
+        await until(pilot, lambda: "lost" in text_of(pilot, "#run-head") and "3 · unknown" in text_of(pilot, "#ranks"))
 
 
 def test_ranks_that_have_not_started_are_named_with_hosts() -> None:

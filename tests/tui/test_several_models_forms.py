@@ -24,6 +24,7 @@ async def test_forms_and_preview_show_one_model_and_a_key_switches(open_app: Ope
         await pilot.press("3")
         assert store(pilot).state.plan.focus == "student" and "ds_config_student.json" in screen(pilot)
         assert '"stage": 2' in text_of(pilot, "#preview")
+        assert '"train_micro_batch_size_per_gpu": "a…' in screen(pilot), "a line that goes on ends with an ellipsis"
         await pilot.press("O")
         assert store(pilot).state.plan.focus == "teacher" and '"stage": 3' in text_of(pilot, "#preview")
         assert not [row for row in pilot.app.screen.query_one("#preview").rows if row.mark], "nothing was edited"

@@ -39,7 +39,7 @@ async def test_first_line_describes_the_job_and_differences_of_the_open_plan(ope
     async with open_app(size=(80, 24)) as pilot:
         await attach(pilot, make_watched_job(tmp_path / "theirs", OTHER))
         await until(pilot, lambda: "theirs" in text_of(pilot, "#title-bar"))
-        assert " ".join(text_of(pilot, "#title-bar").split()) == "dstui theirs the Plan differs ZeRO-3 · fp16 · AdamW"
+        assert " ".join(text_of(pilot, "#title-bar").split()) == "dstui theirs the open Plan differs ZeRO-3 · fp16 · AdamW"
         pilot.app.run_screen.attach(make_watched_job(tmp_path / "mine"))
         await until(pilot, lambda: " ".join(text_of(pilot, "#title-bar").split()) == "dstui mine ZeRO-2 · bf16 · AdamW")
         await pilot.press("left_square_bracket")

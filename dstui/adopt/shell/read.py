@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dstui.adopt.shell.build_files import as_shell
 from dstui.adopt.shell.expansion import line_of
 from dstui.adopt.shell.interpreter import ShellReader
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
@@ -183,7 +184,7 @@ QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re
 def cleaned(text: str) -> str:
     """Return the shell text of a paste. Line numbers stay the same."""
     text = FENCE.sub("", text.replace("\r\n", "\n"))
-    text = _without_numbers(text)
+    text = as_shell(_without_numbers(text))
     if PROMPT.search(text):
         text = CONTINUED.sub("", PROMPT.sub("", text))
     return re.sub(r"\\[ \t]*\Z", "", text.rstrip()) + "\n"

@@ -10,9 +10,11 @@ from dstui.diagnosis.reasoning.failure_context import AFTERWARDS, FailureContext
 from dstui.diagnosis.reasoning.last_run import OF_PARSERS
 from dstui.diagnosis.reasoning.origin import MISSING, chain_of, first_failing, uncaught
 from dstui.diagnosis.recognition import activity
+from dstui.diagnosis.recognition.exception_kinds import OWN_MODULE, WRONG_CALL
 from dstui.diagnosis.recognition.exceptions import points_elsewhere
 from dstui.diagnosis.recognition.labels import HANDLED, REMARKED, WARNED
 from dstui.diagnosis.recognition.subjects import PROGRAMMING, subjects_of
+from dstui.diagnosis.recognition.traces import Raised
 from dstui.diagnosis.signature import Sign, Signature
 from dstui.diagnosis.signatures import BY_ID
 
@@ -26,6 +28,8 @@ OF_SHELLS = frozenset(
 """Messages of a shell that cannot run something. The job's script continues after them."""
 PREAMBLE = OF_SHELLS | {"SUBMIT-REFUSED"}
 """Failures of the job's script that did not keep a program from running if something of it failed later."""
+LEFT_THREAD = "terminate called without an active exception"
+"""What C++ prints if a program ends for another reason while a thread is still running."""
 AGAIN = 40
 """Lines after a launcher's last message that no rank of its run writes."""
 STARTS = frozenset({"OMP-NOTE", "NOHOSTFILE-NOTE"})
@@ -195,6 +199,9 @@ def _unexplained(hits: list[Hit]) -> list[Hit]:
     explained = {below for one in ids for below in BY_ID[one].explains if one not in BY_ID[below].explains}
     if any(hit.raised and hit.raised.traced and hit.signature.id == "USER-PY" for hit in hits):
         explained.add("SIGABRT")  # threads that are still running when an exception ends their program abort this way
+    aborts = [hit for hit in hits if hit.signature.id == "SIGABRT"]
+    if any(hit.raised and hit.raised.traced for hit in hits) and all(LEFT_THREAD in hit.text for hit in aborts):
+        explained.add("SIGABRT")
     if any(hit.raised and hit.raised.traced and hit.signature.id != "KERNEL-GONE" for hit in hits):
         explained.add("KERNEL-GONE")  # a cell's exception is why it failed, whatever happened to the kernel
     return [hit for hit in hits if hit.signature.id not in explained]
@@ -248,7 +255,7 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
         return "medium"  # the signal alone: a mapped file on a full disk causes it too
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # only from its place
     # unclear which of the two is too old
-    own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and (first.raised.in_user_code or not first.raised.traced)
+    own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and _imports_itself(first.raised)
     if not signature.sure or not first.sure or not certain or guessed or own_import or _only_the_class(first) or _may_be_data(first):
         return "medium"
     shown = any(_is_an_end(context, hit) for hit in hits) or (signature.alone and any(map(context.in_last_lines, hits)))
@@ -256,6 +263,11 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
         end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.bad_ends
     )
     return "high" if shown and not before else "medium"  # if a process had ended badly before, there may be an earlier cause
+
+
+def _imports_itself(raised: Raised) -> bool:
+    """Return whether the script, or PyTorch itself (two releases in one folder), imports a name that PyTorch does not have."""
+    return raised.in_user_code or not raised.traced or "/site-packages/torch/" in raised.deepest.file
 
 
 def _is_an_end(context: FailureContext, hit: Hit) -> bool:
@@ -294,10 +306,13 @@ def _matching(hit: Hit) -> list[Sign]:
 def _script_confidence(hit: Hit) -> Confidence:
     """Return how sure it is that an exception with an unknown message is the script's own fault.
 
-    A programming error in the script's own line is. If a library raised it and its message suggests another cause, it is a guess.
+    A programming error in the script's own line is, unless it calls or imports what may belong to another release. If a library raised
+    it and its message suggests another cause, it is a guess.
     """
     raised = hit.raised
     if raised is None:
+        return "medium"
+    if (raised.name == "TypeError" and WRONG_CALL.search(hit.text)) or OWN_MODULE.search(hit.text):
         return "medium"
     if raised.in_user_code and not raised.ignored and not points_elsewhere(raised, hit.text):
         return "high" if raised.name in PROGRAMMING or not subjects_of(hit.text) else "medium"

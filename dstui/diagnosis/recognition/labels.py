@@ -69,8 +69,8 @@ HANDLED = re.compile(
     r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored?|ignoring|recovered|trying (?:again|next|another|\d))\b"
 )
 """A program's message about an error that it has handled."""
-REMARKED = re.compile(r"^.{0,60}?(?<![\w.-])(?:DEBUG|INFO)(?![\w.])[^\n]{0,60}?(?::\d+\]|[\]:-]) ")
-"""The head of a logger's line at a level below a warning: `DEBUG 06-13 18:12:02 [__init__.py:44] `."""
+REMARKED = re.compile(r"^.{0,60}?(?<![\w.-])(?:DEBUG|INFO|WARNING)(?![\w.])[^\n]{0,60}?(?::\d+\]|[\]:-]) ")
+"""The head of a logger's line at a level below an error: `DEBUG 06-13 18:12:02 [__init__.py:44] `."""
 WARNED = re.compile(r":\d+: \w*Warning: ")
 """The format of a Python warning."""
 NOT_HOSTS = frozenset(

@@ -62,12 +62,17 @@ SIGNATURES = (
         "Two packages are incompatible",
         "A name or an argument that the program uses has moved in the installed version of a library.",
         (
-            rx("cannot import name", r"cannot import name (?!.* from '(?:torch|deepspeed)[.'])"),
+            rx(
+                "cannot import name",
+                r"cannot import name (?!.* from '(?:torch|deepspeed)[.'])"
+                r"(?!.* from '(?!(?:transformers|vllm|accelerate|peft|trl)\b)[\w.]+' "
+                r"\(/(?!\S*(?:(?:site|dist)-packages|lib/python\d))\S+\))",
+            ),
             "is required for a normal functioning of this module, but found",
             rx("requires the latest version of", r"ImportError: .*requires the latest version of"),
             rx(
                 "got an unexpected keyword",
-                r"TypeError: .*(?:(?:Trainer|TrainingArguments|Accelerator|LoraConfig)(?:\.__init__)?|from_pretrained)\(\) "
+                r"TypeError: .*(?:(?:Trainer|TrainingArguments|Accelerator|Config)(?:\.__init__)?|from_pretrained)\(\) "
                 r"got an unexpected keyword",
             ),
             rx("but got unexpected keyword", r"but got unexpected keyword"),

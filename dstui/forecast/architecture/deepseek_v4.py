@@ -17,7 +17,8 @@ OF_RATIO: Mapping[int, str] = {4: SPARSE, 128: HEAVY}
 def deepseek_v4(c: Config) -> Architecture:
     """Build DeepSeek-V4: queries and output through low-rank projections, one key head, compressors, experts in each layer."""
     width, shared = c.number("moe_intermediate_size"), c.number("n_shared_experts", default=1, least=0)
-    census, shape = Census(), replace(mixture_shape(c, width, shared), head_dim=c.number("head_dim", default=512), kv_heads=1)
+    census, streams = Census(), c.number("hc_mult", default=4, most=1000)
+    shape = replace(mixture_shape(c, width, shared), head_dim=c.number("head_dim", default=512), kv_heads=1, streams=streams)
     hidden, layers, heads, head = shape.hidden, shape.layers, shape.heads, shape.head_dim
     rank, groups = c.number("q_lora_rank"), c.number("o_groups", default=8)
     narrow = groups * c.number("o_lora_rank", default=1024)
@@ -32,7 +33,7 @@ def deepseek_v4(c: Config) -> Architecture:
     census.linear("o_a_proj", heads * head // groups, narrow, times=layers)
     census.linear("o_b_proj", narrow, hidden, times=layers)
     _compressors(census, c, hidden, head, _kinds(c, layers))
-    _streams(census, c.number("hc_mult", default=4), hidden, layers)
+    _streams(census, streams, hidden, layers)
     experts = c.number("n_routed_experts")
     add_fused_experts(census, experts, hidden, width, layers)
     census.add("gate", "other", experts, hidden, times=layers)

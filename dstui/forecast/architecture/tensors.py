@@ -53,6 +53,8 @@ class TensorShape:
     """The longest sequence that the model was made for; 0 for no limit."""
     experts: int = 0
     """The number of experts per token; 0 without experts."""
+    streams: int = 1
+    """Residual streams between the layers (hyper-connections)."""
 
 
 class Census:

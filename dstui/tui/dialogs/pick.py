@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
+from dstui.base.text import one_line
 from dstui.tui.dialogs.dialog import FULL, Lines
 from dstui.tui.forms.fields import help_for
 from dstui.tui.forms.steps import STEPS
@@ -59,6 +60,8 @@ class Pick(Lines):
     def lines(self) -> list[Row]:
         """Return the matching rows; all rows until something is typed."""
         found = self.matching(self.text)
+        if self.text.strip() and not found:
+            found = [row((fit(f"There is none with {one_line(self.text.strip())}", self.room).rstrip(), "dim"))]
         return [*found, *[BLANK] * (SHOWN - len(found))]
 
     @on(Input.Changed)

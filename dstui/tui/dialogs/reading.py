@@ -191,8 +191,7 @@ class WholeLine(ToRead):
     """One line of the log, unwrapped, with its context. Scrolls with the arrow keys; any other key closes it."""
 
     DEFAULT_CSS = """
-    WholeLine > Vertical { height: 90%; max-height: 90%; }
-    WholeLine RowList { height: 1fr; max-height: 100%; }
+    WholeLine RowList { height: 1; max-height: 100%; }
     """
 
     ROWS, BOX = "whole-line", FULL
@@ -219,7 +218,9 @@ class WholeLine(ToRead):
             texts, style = (json_lines(line.text), "title") if number == self.number else ([line.text], "dim")
             rows += [piece for text in texts for piece in paragraph(text, view.size.width - 4, style)]
         view.show_rows(rows)
-        view.scroll_to(y=max(at - view.size.height // 3, 0), animate=False)
+        height = min(len(rows), (self.app.size.height - 1) * 9 // 10 - 2)
+        view.styles.height = height
+        self.call_after_refresh(view.scroll_to, y=max(at - height // 3, 0), animate=False)
 
 
 def rank_context(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:

@@ -40,7 +40,7 @@ def title_row(state: State, path: Path | None, width: int) -> Row:
     """Return `dstui  plan.yaml *   2 x H100 …   ZeRO-3 · bf16 · AdamW   ✖ 1 ▲ 2`, as much of it as fits."""
     name = path.name if path else state.plan.name or "unnamed"
     counts = [(f"{GLYPHS[s]} {state.counted(s)}  ", s) for s in ("error", "warning") if state.counted(s)]
-    verdict = [Span(*c) for c in counts] or ([Span(f"{GLYPHS['ok']} ok  ", "ok")] if state.checked else [])
+    verdict = [Span(*c) for c in counts] or ([Span(f"{' '.join(dict.fromkeys((GLYPHS['ok'], 'ok')))}  ", "ok")] if state.checked else [])
     left = (Span(" dstui ", "accent"), Span(f" {name}", "title"), Span("" if state.saved else " *", "warning"))
     right = (Span(f"{configuration(state.plan)}   ", ""), *verdict)
     used = sum(len(s.text) for s in left + right) + 6

@@ -194,7 +194,7 @@ def _lines_title(plan: Plan) -> str:
     from dstui.documents.training_script import script_facts_of
 
     if getattr(script_facts_of(plan), "integration", None):
-        return "the lines in general"
+        return "the lines that a script needs"
     name = (plan.job.script or plan.job.module or "the script").rpartition("/")[2]
     return f"the lines that {name} needs"
 

@@ -220,7 +220,11 @@ class RowList(ScrollView, can_focus=True):
         here = shown.key is not None and shown.key == self.cursor
         back = Style(bgcolor=self.style_named("cursor").bgcolor) if here and self.has_focus else Style()
         strip = Strip(self._segments(shown, here, back, max(width, self.virtual_size.width if scroll_x else width)))
+        last = self.scrollable_content_region.width - 1
+        goes_on = not shown.right and strip.cell_length > scroll_x + last + 1 and strip.crop(scroll_x + last + 1).text.strip()
         strip = strip.crop_extend(scroll_x, scroll_x + width, self.style_named("") + back)
+        if goes_on:
+            strip = Strip.join([strip.crop(0, last), Strip([Segment("…", self.style_named("dim") + back)]), strip.crop(last + 1)])
         return self._selected(strip, number).apply_offsets(scroll_x, number)
 
     def _segments(self, shown: Row, here: bool, back: Style, width: int) -> list[Segment]:

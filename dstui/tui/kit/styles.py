@@ -169,6 +169,7 @@ HIGH_CONTRAST = Theme(
         "frame": "#ffffff",
         "border": "#ffffff",
         "border-blurred": "#ffffff",
+        "input-selection-background": "#004a66",
         "input-cursor-background": "#ffffff",
         "input-cursor-foreground": "#000000",
         "scrollbar": "#ffffff",

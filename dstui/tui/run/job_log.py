@@ -249,7 +249,7 @@ class JobLog:
         lines = self.view.lines
         more = " (older ones left out)" if lines.left_out else "" if lines.complete else "+"
         shown = lines.end - lines.first
-        all_of_them = f"{lines.lines:,}{more} lines"
+        all_of_them = f"{lines.lines:,}{more} line{'s' * (lines.lines != 1)}"
         if self.filter.is_narrow:
             return f"{shown:,} of {all_of_them}, {lines.hidden:,} hidden"
         return f"{shown:,} rows, {all_of_them}" if shown < lines.lines else all_of_them
@@ -260,7 +260,9 @@ class JobLog:
             return ""
         more = "" if search.complete else "…"
         found = f"{search.count:,}{more}"
-        return f"{search.name} {search.place(self.view.at):,} of {found}" if self.view.at is not None else f"{search.name}: {found}"
+        if self.view.at is not None:
+            return f"{search.name} {search.place(self.view.at):,} of {found}"
+        return f"{search.name}: {found}" if search.count or more else f"{search.name}: no match"
 
 
 async def _breathe(since: float) -> float:

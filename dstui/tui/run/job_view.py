@@ -221,7 +221,7 @@ class JobView(Vertical):
             return
         self._ranks_drawn, now = monotonic(), time.time()
         hosts = self.job.follower.hosts
-        unseen = [name for name, host in hosts.items() if host.state == "unreachable" or not self.job.alive]
+        unseen = [name for name, host in hosts.items() if host.state == "unreachable"] if self.job.alive else self.job.hosts
         cells = cells_of(self.job.follower.ranks, now, self.job.silence, self.job.usage, unseen)
         if self.job.follower.state == "stopped":
             cells = as_stopped(cells)

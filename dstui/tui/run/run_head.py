@@ -296,7 +296,7 @@ class JobTitle(TitleBar):
 def job_title(name: str, plan: Plan | None, opened: Plan, width: int) -> Row:
     """Return the title of a job with its own Plan's configuration: `dstui  quickstart-20261123-184200   ZeRO-2 · bf16 · AdamW`."""
     differs = plan is not None and bool(changes(plan, opened))
-    note = "   the Plan differs" if differs else ""
+    note = "   the open Plan differs" if differs else ""
     right = (Span(f"{configuration(plan)} "),) if plan is not None else ()
     room = width - sum(cell_len(span.text) for span in right) - len(note) - len(" dstui   ")
     left = (Span(" dstui ", "accent"), Span(f" {fit(name, max(min(cell_len(name), room), 0))}", "title"), Span(note, "warning"))
