@@ -330,6 +330,7 @@ def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str]
     notes, config = list(line.notes), dict[str, Any]()
     program = line.script if line.launcher == "python" else line.launcher
     name = next(_config_files(line.command, read_named), None)
+    name = name or next((word for word in line.command if word.endswith(YAML) and read_named(word) is None), None)
     if name is not None and (built_in := BUILT_IN.fullmatch(name)) and read_named(name) is None:
         config = _of_built_in(int(built_in["stage"]), offload=bool(built_in["offload"]))
         notes.append(f"{name} is built into {program}: the deepspeed section has its ZeRO stage for the checks, edits do not change it")

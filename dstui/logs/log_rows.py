@@ -25,7 +25,7 @@ from dstui.logs.timeline import Part, Slice, Timeline, cut
 
 BLOCK = 256 * 1024
 """Bytes of logs in a block."""
-KEPT, KEPT_LINES = 8, 30_000
+KEPT, KEPT_LINES = 8, 40_000
 """Blocks whose rows are cached, and lines in them; two blocks in any case. A line takes 200 bytes."""
 KEPT_MATCHES = 20_000
 """Cached rows of a log in which few lines pass the filter: a screen of them comes from many blocks."""

@@ -118,8 +118,9 @@ def _first_cells(text: str, cells: int) -> str:
     return text
 
 
-LEAST, BRIEF = 8, 14
-"""The smallest width of a column of words, in cells, and the width to which the others shrink before names do."""
+LEAST, BRIEF, SHORT_NAME = 8, 14, 20
+"""The smallest width of a column of words, in cells, the width to which the others shrink before names do, and the width to which
+names shrink before the others shrink further."""
 
 
 def shrunk(sizes: dict[int, int], columns: Sequence[Column], room: int) -> dict[int, int]:
@@ -131,6 +132,7 @@ def shrunk(sizes: dict[int, int], columns: Sequence[Column], room: int) -> dict[
         widest = max((n for n in made if n not in names | whole and made[n] > BRIEF), key=lambda n: (made[n], n), default=None)
         if widest is None:
             words = {n for n in made if made[n] > LEAST} - whole
-            widest = max(words - names or words or made, key=lambda n: (made[n], n))
+            long_names = {n for n in names & words if made[n] > SHORT_NAME}
+            widest = max(long_names or words - names or words or made, key=lambda n: (made[n], n))
         made[widest] -= 1
     return made

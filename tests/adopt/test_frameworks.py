@@ -64,6 +64,11 @@ def test_configuration_that_a_framework_has_by_name_gives_the_checks_its_stage(f
     assert list(plan.job.command)[-1] == name
 
 
+def test_yaml_of_a_framework_that_is_not_here_is_named(folder: Path) -> None:
+    (folder / "f.sh").write_text("axolotl train elsewhere.yaml")
+    assert "elsewhere.yaml does not exist here: axolotl will read it itself" in command.dstui("import", "f.sh", cwd=folder).stderr
+
+
 def test_defaults_of_frameworks_reach_the_model(folder: Path) -> None:
     for text, lora, kept in (
         ("swift sft --model Qwen/Qwen2.5-7B", True, True),

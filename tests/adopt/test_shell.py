@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dstui.adopt.shell.read import Unparsed, undecided_in
-from dstui.adopt.shell.shell_state import ShellLimit, to_plan_text
+from dstui.adopt.shell.shell_state import ShellLimit, hole, to_plan_text
 from tests.adopt.shell_launches import launches_read, launches_run, needs_bash, read
 
 SAME_AS_BASH = {
@@ -137,10 +137,18 @@ CMD ["train.py", \\
      "--name", "a b"]
 """
 MAKE = """\
+.DEFAULT_GOAL := train
 N ?= 4
 CONFIG := conf/a.json  # the small one
 OPTIONS = --config $(CONFIG) \\
-          --lr 1
+          --lr 1 --out $(notdir $(CONFIG))
+ifeq ($(DEBUG),1)
+OPTIONS += --short
+else ifdef LONGER
+OPTIONS += --long
+else
+OPTIONS += --usual
+endif
 .PHONY: train
 all: train
 
@@ -166,8 +174,11 @@ def test_command_of_an_image_is_its_launch() -> None:
 
 def test_recipes_of_a_makefile_are_launches_with_its_variables() -> None:
     first, second = read(MAKE).launches
-    assert (first.words, first.line) == (("--num_gpus=4", "train.py", "--config", "conf/a.json", "--lr", "1", "--tag", "x"), 10)
-    assert (second.words, second.line) == (("--nproc_per_node=4", "other.py"), 14)
+    assert (first.words, first.line) == (
+        ("--num_gpus=4", "train.py", "--config", "conf/a.json", "--lr", "1", "--out", hole("computed", "OPTIONS"), "--usual", "--tag", "x"),
+        18,
+    )
+    assert (second.words, second.line) == (("--nproc_per_node=4", "other.py"), 22)
     assert second.folder == read("torchrun t.py").launches[0].folder, "each line of a recipe has a shell of its own"
 
 

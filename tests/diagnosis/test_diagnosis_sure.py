@@ -149,3 +149,13 @@ def test_warnings_of_a_logger_and_left_threads_are_not_the_cause(tmp_path: Path)
     offline = "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled."
     found = diagnose_lines(tmp_path / "c", [*RAISED[:-1], offline])
     assert (found.cause, found.confidence, found.title[:9]) == ("NO-INTERNET", "medium", "Downloads")
+
+
+def test_name_that_a_module_of_the_project_lacks_is_no_matter_of_versions(tmp_path: Path) -> None:
+    places = {
+        "'own.batches' (/home/u/project/own/batches.py)": "USER-PY",
+        "'transformers' (/home/u/transformers/src/transformers/__init__.py)": "IMPORT-VERSION",
+        "'tokens' (/opt/env/lib/python3.11/site-packages/tokens/__init__.py)": "IMPORT-VERSION",
+    }
+    for place, cause in places.items():
+        assert diagnose_lines(tmp_path / "log", [*RAISED[:-1], f"ImportError: cannot import name 'grid' from {place}"]).cause == cause

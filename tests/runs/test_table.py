@@ -87,6 +87,12 @@ def test_least_important_columns_are_dropped_first(here: Path) -> None:
     assert all(len(line) <= 48 for line in lines(texts, left, 48))
 
 
+def test_long_names_leave_room_for_why() -> None:
+    columns = tuple(map(column, ("name", "why")))
+    texts = [["name", "why"], ["llama2-7b-sft-20261128-121500", "A GPU ran out of memory"]]
+    assert lines(texts, columns, 36)[1] == "llama2…261128-121500  A GPU ran out…"
+
+
 @pytest.mark.parametrize(
     ("where", "expected"),
     [

@@ -16,7 +16,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.summary import value_text
 from dstui.tui.plot.canvas import Canvas
 from dstui.tui.plot.cells import picture_rows
-from dstui.tui.plot.curves import Picture, PlotLine, View, decades, picture, ticks
+from dstui.tui.plot.curves import Axis, Picture, PlotLine, View, decades, picture, ticks
 from dstui.tui.session.messages import PathChosen
 from tests.owned import add_to_index
 from tests.tui.conftest import Open, attach, log_is_shown, screen, text_of, until, value
@@ -70,6 +70,16 @@ def test_smoothed_line_is_drawn_over_the_raw_one(tmp_path: Path) -> None:
     shown = drawn(job(tmp_path / "job", {0: "step 1 loss 0\nstep 2 loss 1\n"}), View(weight=0.6))
     assert styles(shown) == ["faint", "main"]
     assert shown.lines[1].ys == pytest.approx([0, 0.4 / 0.64])
+
+
+def test_names_of_lines_that_end_together_are_all_readable() -> None:
+    names = ("many8", "beta", "eval")
+    lines = [
+        PlotLine([1, 2], [2.0, 1 + n / 100], style, name)
+        for n, (name, style) in enumerate(zip(names, ("main", "other", "beside"), strict=True))
+    ]
+    rows = picture_rows(Picture(lines=lines, x=Axis(1, 2, [], []), y=Axis(0, 2, [], [])), 40, 12)
+    assert all(any(name in row.text for row in rows) for name in names), rows
 
 
 def test_logarithmic_scale_omits_values_and_says_so(tmp_path: Path) -> None:

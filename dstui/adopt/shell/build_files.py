@@ -14,8 +14,11 @@ RULE = re.compile(r"(?m)^(?!\t)[\w./%$(){} -]+:(?=\s).*(?<!\\)(?:\n(?:[ \t]*#.*)
 """A target of a Makefile and the first line of its recipe."""
 OF_MAKE = re.compile(r"\t|[\w./%$(){} -]+:(?:\s|$)|[ \t]*(?:#.*|-?include\b.*|ifn?(?:eq|def)\b.*|else\b.*|endif\b.*|(?:un)?export\b.*)?$")
 """The beginning of a line of a Makefile that sets no variable."""
-VARIABLE = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)[ \t]*(?::{0,3}|\?|\+)=[ \t]*(.*)", re.DOTALL)
+VARIABLE = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_.][\w.-]*)[ \t]*(:{0,3}|\?|\+)=[ \t]*(.*)", re.DOTALL)
 REFERENCE = re.compile(r"\$\$|\$\((?:shell[ \t]+([^()]*)|([A-Za-z_]\w*))\)")
+CONDITION = re.compile(
+    r"(?P<otherwise>else[ \t]+)?if(?P<no>n)?(?:eq[ \t]*\((?P<left>[^,]*),(?P<right>.*)\)|def[ \t]+(?P<name>[A-Za-z_]\w*))"
+)
 COMMANDS = ("ENTRYPOINT", "CMD")
 
 
@@ -89,10 +92,28 @@ def _of_makefile(whole: str) -> str:
     if whole.startswith("\t"):
         command = re.sub(r"\n\t", "\n", whole.strip("\t \n").lstrip("@-+"))
         return f"( {_dollars(command)} )\n" if "#" not in command else f"{_dollars(command)}\n"
-    if found := VARIABLE.match(whole):
-        value = _dollars(re.sub(r"[ \t]*\\\n[ \t]*", " ", found[2]).partition(" #")[0].strip())
-        return f'{found[1]}="{value}"\n' if '"' not in value else f"{found[1]}={shlex.quote(value)}\n"
-    return "\n"
+    if (found := VARIABLE.match(whole)) and found[1].isidentifier():
+        value = _quoted(re.sub(r"[ \t]*\\\n[ \t]*", " ", found[3]).partition(" #")[0])
+        return f'{found[1]}+=" "{value}\n' if found[2] == "+" else f"{found[1]}={value}\n"
+    return f"{_condition(whole.strip())}\n"
+
+
+def _condition(line: str) -> str:
+    """Return a line of make's conditionals as one of the shell's; "" for another line."""
+    if line in ("else", "endif"):
+        return {"else": "else :", "endif": "fi"}[line]
+    if found := CONDITION.fullmatch(line):
+        start = "elif" if found["otherwise"] else "if"
+        if found["name"]:
+            return f'{start} [ -{"z" if found["no"] else "n"} "${{{found["name"]}}}" ]; then :'
+        left, right = (_quoted(found[one]) for one in ("left", "right"))
+        return f"{start} [ {left} {'!=' if found['no'] else '='} {right} ]; then :"
+    return ""
+
+
+def _quoted(text: str) -> str:
+    """Return a text of make in quotes."""
+    return f'"{_dollars(text.strip())}"' if '"' not in text else shlex.quote(text.strip())
 
 
 def _dollars(text: str) -> str:

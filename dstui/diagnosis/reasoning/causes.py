@@ -10,7 +10,7 @@ from dstui.diagnosis.reasoning.failure_context import AFTERWARDS, FailureContext
 from dstui.diagnosis.reasoning.last_run import OF_PARSERS
 from dstui.diagnosis.reasoning.origin import MISSING, chain_of, first_failing, uncaught
 from dstui.diagnosis.recognition import activity
-from dstui.diagnosis.recognition.exception_kinds import WRONG_CALL
+from dstui.diagnosis.recognition.exception_kinds import OWN_MODULE, WRONG_CALL
 from dstui.diagnosis.recognition.exceptions import points_elsewhere
 from dstui.diagnosis.recognition.labels import HANDLED, REMARKED, WARNED
 from dstui.diagnosis.recognition.subjects import PROGRAMMING, subjects_of
@@ -306,13 +306,13 @@ def _matching(hit: Hit) -> list[Sign]:
 def _script_confidence(hit: Hit) -> Confidence:
     """Return how sure it is that an exception with an unknown message is the script's own fault.
 
-    A programming error in the script's own line is, unless it calls what may belong to a library of another release. If a library raised
+    A programming error in the script's own line is, unless it calls or imports what may belong to another release. If a library raised
     it and its message suggests another cause, it is a guess.
     """
     raised = hit.raised
     if raised is None:
         return "medium"
-    if raised.name == "TypeError" and WRONG_CALL.search(hit.text):
+    if (raised.name == "TypeError" and WRONG_CALL.search(hit.text)) or OWN_MODULE.search(hit.text):
         return "medium"
     if raised.in_user_code and not raised.ignored and not points_elsewhere(raised, hit.text):
         return "high" if raised.name in PROGRAMMING or not subjects_of(hit.text) else "medium"

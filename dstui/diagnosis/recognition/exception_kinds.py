@@ -187,6 +187,11 @@ PASSES_ON = frozenset(
 """Library functions that pass on the arguments they were given."""
 
 
+OWN_MODULE = re.compile(
+    r"cannot import name '\w+' from '(?!(?:transformers|vllm|accelerate|peft|trl)\b)[\w.]+' "
+    r"\(/(?!\S*(?:(?:site|dist)-packages|lib/python\d))\S+\)"
+)
+"""A name that a module of the project itself does not have."""
 WRITES = re.compile(r"save(?!d)|write|dump|mkdir|makedirs|rename")
 """Names of functions that create files: if they do not find one, a folder is missing, not an input file."""
 
@@ -201,7 +206,7 @@ def cause_of(raised: Raised, text: str) -> str:
     if raised.place and not re.search(DATA_PATH, text):
         return raised.place
     if raised.name in ("ImportError", "ModuleNotFoundError"):
-        return "IMPORT-OTHER"
+        return "USER-PY" if OWN_MODULE.search(text) else "IMPORT-OTHER"
     if to_be_written(raised):
         return "USER-PY"
     if raised.deepest.in_library and AGED.search(text):

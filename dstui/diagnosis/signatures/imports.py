@@ -62,7 +62,12 @@ SIGNATURES = (
         "Two packages are incompatible",
         "A name or an argument that the program uses has moved in the installed version of a library.",
         (
-            rx("cannot import name", r"cannot import name (?!.* from '(?:torch|deepspeed)[.'])"),
+            rx(
+                "cannot import name",
+                r"cannot import name (?!.* from '(?:torch|deepspeed)[.'])"
+                r"(?!.* from '(?!(?:transformers|vllm|accelerate|peft|trl)\b)[\w.]+' "
+                r"\(/(?!\S*(?:(?:site|dist)-packages|lib/python\d))\S+\))",
+            ),
             "is required for a normal functioning of this module, but found",
             rx("requires the latest version of", r"ImportError: .*requires the latest version of"),
             rx(

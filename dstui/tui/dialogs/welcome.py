@@ -233,7 +233,7 @@ class Shipped(Ask):
         rows = [*paragraph(f"{told} times too much it is, and tokens per second.", self.room, "dim"), BLANK]
         for name, purpose in SHIPPED.items():
             rows.append(row(name, right=[(self.figures.get(name, ""), "set")], key=name))
-            rows += paragraph(f"  {purpose}", self.room, "dim")
+            rows += paragraph(purpose, self.room, "dim", indent="  ")
         return rows
 
     def _weigh(self) -> None:

@@ -64,6 +64,8 @@ class _Drawing:
     def __init__(self, shown: Picture, width: int, height: int) -> None:
         self.shown, self.grid = shown, _Grid(width, height)
         self._right, self._bottom = 2 * width - 1, 4 * height - 1
+        self._names: list[tuple[int, range]] = []
+        """The row and the cells of each name."""
 
     def x(self, value: float) -> int:
         """Return the dot of a step, from the left."""
@@ -96,8 +98,20 @@ class _Drawing:
     def name(self, line: PlotLine) -> None:
         """Write a line's name at its end."""
         point = "●" if line.style == "beside" else ""
-        text = f"{line.label} {point}" if self.shown.side(line.xs[-1]) == "right" else f"{point} {line.label}"
-        self.write(text.strip(), line.xs[-1], line.ys[-1], SHADES.get(line.style, line.style))
+        side = self.shown.side(line.xs[-1])
+        text = (f"{line.label} {point}" if side == "right" else f"{point} {line.label}").strip()
+        column = self.x(line.xs[-1]) // 2
+        first = column - cell_len(text) + 1 if side == "right" else column
+        row = self._free_row(self.y(line.ys[-1]) // 4, range(first, first + cell_len(text)))
+        self.grid.text(row, column, text, SHADES.get(line.style, line.style), side)
+
+    def _free_row(self, row: int, cells: range) -> int:
+        """Return the row, or one near it, in which no other name is written in or beside these cells."""
+        near = [row + by for by in (0, -1, 1, -2, 2) if 0 <= row + by < len(self.grid.signs)]
+        taken = {there for there, others in self._names if cells.start <= others.stop and others.start <= cells.stop}
+        free = next((one for one in near if one not in taken), row)
+        self._names.append((free, cells))
+        return free
 
 
 def picture_rows(shown: Picture, width: int, height: int, *, colours: bool = True) -> list[Row]:
