@@ -42,7 +42,7 @@ def job(tmp_path: Path) -> MadeJob:
 async def show_job(pilot: Pilot[int], folder: JobFolder) -> None:
     """Attach to the job and wait until its log is shown."""
     await attach(pilot, folder)
-    await until(pilot, lambda: "lines  following" in screen(pilot))
+    await until(pilot, lambda: re.search("lines?  following", screen(pilot)) is not None)
 
 
 def clock(second: float) -> str:
