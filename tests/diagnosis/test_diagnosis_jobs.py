@@ -162,6 +162,13 @@ def test_job_failed_without_output_has_failed(tmp_path: Path) -> None:
     assert "Nothing in the logs says why" in report(found)
 
 
+def test_failed_job_whose_ranks_ended_well_has_failed(tmp_path: Path) -> None:
+    done = ["step 1 loss 2.0", "Training completed."]
+    found = diagnose_job(job(tmp_path / "job", {0: done, 1: done}, {0: (0, 2.0), 1: (0, 2.0)}, state="failed", exit_code=1))
+    assert (found.cause, found.kind) == (None, "failure")
+    assert "Nothing in the logs says why" in report(found)
+
+
 def test_incomplete_job_folder_is_diagnosed(tmp_path: Path) -> None:
     folder = job(tmp_path / "job", {0: ["step 1"], 1: traceback(1, "ValueError: a bad shard")}, {1: (1, 2.0)})
     folder.record(0).write_text('{"rank": 0, "ho')

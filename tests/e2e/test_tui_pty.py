@@ -267,7 +267,7 @@ def test_everything_is_visible_without_colour(start: Start) -> None:
 @pytest.mark.parametrize("locale", ["C", "en_US.ISO-8859-1"])
 def test_everything_is_visible_in_ascii(start: Start, locale: str) -> None:
     terminal = start("quickstart", "--no-oracle", LC_ALL=locale, TERM="xterm")
-    terminal.wait("ok 1 Machine", "> Ranks on the CPU", "ok ok", ".  9 Run")
+    terminal.wait("ok 1 Machine", "> Ranks on the CPU", "AdamW   ok", ".  9 Run")
     terminal.settle(1.0)
     terminal.press("\x1bOP")
     terminal.wait("+- Help")

@@ -65,8 +65,10 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
             title=f"Nothing has failed so far; {UNWATCHED}" if status.unwatched else "The job still runs, and nothing has failed so far",
         )
         return with_silence(nothing, folder, status)
-    if status and status.state in ("failed", "lost") and diagnosis.kind is None:  # the records know what no log line says
-        diagnosis = replace(diagnosis, kind="failure", title=UNKNOWN)
+    if (
+        status and status.state in ("failed", "lost") and diagnosis.kind in (None, "success", "benign")
+    ):  # the record knows what no log line says
+        diagnosis = replace(diagnosis, cause=None, kind="failure", confidence="low", title=UNKNOWN)
     if diagnosis.kind in ("stop", "failure"):
         return with_silence(diagnosis, folder, status)
     if diagnosis.cause == "SUCCESS" and (unread := unread_configuration(folder)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 
 from dstui.diagnosis.diagnosis import Confidence
-from dstui.diagnosis.findings import Hit, Verdict
+from dstui.diagnosis.findings import FACTS, Hit, Verdict
 from dstui.diagnosis.reasoning.failure_context import AFTERWARDS, FailureContext
 from dstui.diagnosis.reasoning.last_run import OF_PARSERS
 from dstui.diagnosis.reasoning.origin import MISSING, chain_of, first_failing, uncaught
@@ -271,11 +271,11 @@ def _imports_itself(raised: Raised) -> bool:
 
 
 def _is_an_end(context: FailureContext, hit: Hit) -> bool:
-    """Return whether something ended by this hit: an exception with its traceback, a signal, or a message right above a bad end.
+    """Return whether something ended by this hit.
 
-    An exception without its traceback may have been caught and printed, and after a mere message the program may have continued.
+    That is an exception with its traceback, a signal, a fact that dstui recorded, or a message right above a bad end. An exception without its traceback may have been caught and printed, and after a mere message the program may have continued.
     """
-    if hit.noticed is not None or (hit.raised is not None and hit.raised.traced):
+    if hit.stream == FACTS or hit.noticed is not None or (hit.raised is not None and hit.raised.traced):
         return True
     if hit.signature.id in AFTER_A_STOP:
         return bool(context.bad_ends)
