@@ -273,8 +273,8 @@ def _imports_itself(raised: Raised) -> bool:
 def _is_an_end(context: FailureContext, hit: Hit) -> bool:
     """Return whether something ended by this hit.
 
-    That is an exception with its traceback, a signal, a fact that dstui recorded, or a message right above a bad end. An exception without its
-    traceback may have been caught and printed, and after a mere message the program may have continued.
+    That is an exception with its traceback, a signal, a fact that dstui recorded, or a message right above a bad end. An exception
+    without its traceback may have been caught and printed, and after a mere message the program may have continued.
     """
     if hit.stream == FACTS or hit.noticed is not None or (hit.raised is not None and hit.raised.traced):
         return True
