@@ -59,7 +59,7 @@ class Activations:
 
 
 MIXINGS = 2
-"""How often a layer mixes its residual streams, before the attention and before the MLP. Each time, all of them are kept."""
+"""Times that a layer mixes its residual streams: before the attention and before the MLP. Each time, all of them are kept."""
 
 
 @cache

@@ -26,12 +26,13 @@ LIBRARIES: Mapping[str, float] = {
     "accelerate": 18 * MIB, "transformers": 52 * MIB, "peft": 55 * MIB, "datasets": 98 * MIB, "lightning": 117 * MIB,
     "pytorch_lightning": 117 * MIB, "bitsandbytes": 119 * MIB,
 }  # fmt: skip
-"""What a script that imports these libraries takes in addition."""
+"""The RAM that each of these libraries adds if a script imports it."""
 TRAINER, TRL = 155 * MIB, 175 * MIB
 """The same for transformers' Trainer and for trl, including those that they import."""
 CUDA_LIBRARIES, LEAST_CUDA = 3.07 * GIB, 1.2 * GIB
-"""What CUDA's libraries and the code of kernels add. PEFT's scripts, which import all of the above, took 3 to 3.8 GB in total (its README);
-the first use of a GPU alone took 1.2 GiB (github.com/pytorch/pytorch/issues/106511) and 1.6 (113326), with kernels loaded as needed."""
+"""The RAM of CUDA's libraries and of the code of kernels. PEFT's scripts, which import all of the above, took 3 to 3.8 GB in total (its
+README); the first use of a GPU alone took 1.2 GiB (github.com/pytorch/pytorch/issues/106511) and 1.6 (113326), with kernels loaded as
+needed."""
 LARGEST_FILE = 50e9
 """Bytes of a checkpoint's largest file: every rank reads it if the model is built partitioned, file by file."""
 WASTED = {0: 0.03, 1: 0.03, 2: 0.03, 3: 0.06}

@@ -323,7 +323,7 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
                 yield f"LoRA (r: 16) with {_with(one, name)}"
                 return
         if enough(replace(small, model=replace(model, lora=Lora(r=16), quantization="nf4")), frugal._replace(stage=2), room):
-            yield "LoRA (r: 16) over weights in 4 bits (model.quantization: nf4) with {_with(one, 'ZeRO-2')}"
+            yield f"LoRA (r: 16) over weights in 4 bits (model.quantization: nf4) with {_with(one, 'ZeRO-2')}"
 
 
 def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False) -> bool:

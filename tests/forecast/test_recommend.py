@@ -55,7 +55,15 @@ BEST = [
 ]  # fmt: skip
 NOTHING = [
     ("1 x 24 GB", "7B", ("6 of these GPUs", "GB of RAM", "LoRA (r: 16) with ZeRO-2")),
-    ("1 x 24 GB", "13B", ("12 of these GPUs", "GB of RAM", "LoRA (r: 16) over weights in 4 bits")),
+    (
+        "1 x 24 GB",
+        "13B",
+        (
+            "12 of these GPUs",
+            "GB of RAM",
+            "LoRA (r: 16) over weights in 4 bits (model.quantization: nf4) with ZeRO-2 and activation checkpointing",
+        ),
+    ),
     ("1 x 24 GB", "70B", ("128 of these GPUs", "GB of RAM")),
     ("2 x 24 GB, PCIe", "13B", ("12 of these GPUs", "GB of RAM", "LoRA (r: 16) with ZeRO-3")),
     ("2 x 24 GB, PCIe", "70B", ("96 of these GPUs", "GB of RAM")),

@@ -29,7 +29,7 @@ OF_SHELLS = frozenset(
 PREAMBLE = OF_SHELLS | {"SUBMIT-REFUSED"}
 """Failures of the job's script that did not keep a program from running if something of it failed later."""
 LEFT_THREAD = "terminate called without an active exception"
-"""What C++ prints if a program ends for another reason while a thread is still running."""
+"""The message of C++ if a program ends for another reason while a thread is still running."""
 AGAIN = 40
 """Lines after a launcher's last message that no rank of its run writes."""
 STARTS = frozenset({"OMP-NOTE", "NOHOSTFILE-NOTE"})

@@ -42,7 +42,7 @@ LOST = frozenset({"EOFError", "UnpicklingError", "ConnectionResetError", "Broken
 LINKS = re.compile(r"/multiprocessing/(?:connection|spawn)\.py$")
 """Files of the standard library that read from another process."""
 FORCED = "srun: forcing job termination"
-"""What srun prints if a signal asks it to end the tasks."""
+"""The message of srun if a signal asks it to end the tasks."""
 CRASHES = frozenset({"SIGABRT", "SIGSEGV"})
 """Messages of native code about its own end."""
 

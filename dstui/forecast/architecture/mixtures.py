@@ -14,7 +14,7 @@ LATENT = ("q_a_proj", "kv_a_proj_with_mqa")
 
 
 DENSE = {"deepseek_v2": 0, "mistral4": 0, "glm4_moe_lite": 1}
-"""How many first layers are dense by default, where it is not three."""
+"""The default number of first layers that are dense, where it is not three."""
 
 
 def deepseek(c: Config) -> Architecture:
