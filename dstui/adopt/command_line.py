@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+from dstui.adopt.rank_starters import STARTERS
 from dstui.adopt.shell.recognise import FRAMEWORKS, PYTHON
 from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, to_plan_text
 from dstui.base.dataclass import dataclass
@@ -62,6 +63,8 @@ class CommandLine:
     """The path of the ranks' interpreter, if `--no_python` is followed by one."""
     command: tuple[str, ...] = ()
     """The whole command of a framework that starts its ranks itself; launcher and script are then its name."""
+    starter: tuple[str, ...] = ()
+    """The words of mpirun or srun, if it starts the ranks of a script without a launcher."""
 
 
 class NoLaunch(Exception):
@@ -93,7 +96,9 @@ def command_line(launch: Launch, here: str, *, programs: bool = False) -> Comman
                 raise
             whole, program = True, rest[0]
     texts = [name for name, value in launch.env.items() if "\n" in value or COMMAND.search(value)]
-    notes = [f"{wrapper} precedes the launch, and is left out" for wrapper in dict.fromkeys(launch.wrappers)]
+    starter = next((one for one in reversed(launch.wrappers) if one[0] in STARTERS), ()) if launch.launcher == "python" else ()
+    left_out = dict.fromkeys(wrapper[0] for wrapper in launch.wrappers if wrapper is not starter)
+    notes = [f"{wrapper} precedes the launch, and is left out" for wrapper in left_out]
     notes += [
         f"{name} is exported and contains words of the command, which are in the Plan: it is left out of cluster.env" for name in texts
     ]
@@ -112,6 +117,7 @@ def command_line(launch: Launch, here: str, *, programs: bool = False) -> Comman
         tuple(notes),
         python,
         (*COMMANDS.get(launch.launcher, (launch.launcher,)), *words) if whole else (),
+        tuple(map(to_plan_text, starter)),
     )
 
 

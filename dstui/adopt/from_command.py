@@ -15,6 +15,7 @@ from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
 from dstui.adopt.model_options import model_section, names_model
 from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
+from dstui.adopt.rank_starters import cluster_of_starter
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.script_options import options_of, options_of_yamls
 from dstui.adopt.sizes_in_options import is_on
@@ -62,8 +63,8 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     elif line.launcher == "accelerate" and (not reader or ACCELERATES_OWN & line.options.keys()):
         return _accelerate(line, source, read_named, {"job": job, "model": model}, notes)
     cluster = OPTIONS_OF[line.launcher](line, notes)
-    if line.env:
-        cluster["env"] = dict(line.env)
+    if env := {**line.env, **cluster.pop("env", {})}:
+        cluster["env"] = env
     if absent:
         facts = None  # whatever reads the configuration gets it from accelerate
         if (count := line.options.get("num_processes")) is not None:
@@ -252,7 +253,9 @@ def _accelerate_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     return found
 
 
-def _python_options(_line: CommandLine, notes: list[str]) -> dict[str, Any]:
+def _python_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
+    if line.starter:
+        return cluster_of_starter(line.starter, notes)
     notes.append("python starts one process, this Plan one on every GPU: for a single one write `hosts: {localhost: 1}` under cluster")
     return {}
 

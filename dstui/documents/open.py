@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dstui.adopt.signs import PYTHON, Kind, kind_of
 from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_file, is_folder, read_text, typed_path
+from dstui.base.line_numbers import without_line_numbers
 from dstui.documents.layers import load_layered
 from dstui.documents.plan_files import apply_overrides, find_plan, read_plan
 from dstui.documents.training_script import facts_of_file, script_named
@@ -104,7 +105,7 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Op
 
 def open_text(text: str, launch: int = 0) -> Opened:
     """Open a text that has no file, such as a pasted command. Raises FileProblem or PlanError."""
-    path = Path("pasted")
+    path, text = Path("pasted"), without_line_numbers(text)
     kind = kind_of(text)
     if kind == "plan":
         return Opened(load_layered(text, "pasted", str(Path.cwd())), None)

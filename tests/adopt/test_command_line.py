@@ -167,6 +167,28 @@ def test_one_of_several_launches_is_taken_and_the_others_are_listed() -> None:
     assert "2 launches" in listed and "line 2: X=1 deepspeed b.py --c 2" in listed
 
 
+@pytest.mark.parametrize(
+    ("command", "cluster"),
+    [
+        ("mpirun -np 6 -H a:4,b:4 -x NCCL_DEBUG=INFO", {"launcher": "openmpi", "hosts": {"a": 4, "b": 2}, "env": {"NCCL_DEBUG": "INFO"}}),
+        ("mpirun --hostfile nodes", {"launcher": "openmpi", "hostfile": "nodes"}),
+        ("mpiexec -n 8 -ppn 4 -hosts a,b", {"launcher": "mpich", "hosts": {"a": 4, "b": 4}}),
+        ("mpirun -n 4", {"hosts": {"localhost": 4}}),
+        ("mpirun -np $N -H 'a b:9'", {}),
+        ("srun -N2 --ntasks-per-node=4", {"launcher": "slurm", "num_nodes": 2, "num_gpus": 4}),
+        ("srun --nodes 2 -n 16 nsys profile", {"launcher": "slurm", "num_nodes": 2, "num_gpus": 8}),
+        ("srun", {"launcher": "slurm"}),
+    ],
+)
+def test_ranks_that_mpirun_or_srun_start_are_those_of_the_plan(command: str, cluster: dict[str, object]) -> None:
+    for text in (f"{command} python -u t.py --a 1", f'{command} bash -c "python t.py --a 1"'):
+        found = plan(text)
+        assert found.data.get("cluster", {}) == cluster
+        assert (found.job.script, found.job.args) == ("t.py", ("--a", "1"))
+        assert "one process" not in notes(text)
+    assert plan(f"{command} torchrun --nproc_per_node 2 t.py").cluster.launcher == "torchrun"
+
+
 def test_option_known_only_to_accelerate_makes_it_the_launcher() -> None:
     found = plan("accelerate launch --config_file acc.yaml --max_restarts 1 train.py").cluster
     assert (found.launcher, found.launcher_args) == ("accelerate", ("--max_restarts", "1"))

@@ -12,7 +12,7 @@ import pytest
 
 from dstui.adopt.script import ScriptFacts
 from dstui.base.files import FileProblem
-from dstui.documents.open import open_document, plan_of_both
+from dstui.documents.open import open_document, open_text, plan_of_both
 from dstui.documents.training_script import script_facts_of
 from dstui.plan import load
 from tests.adopt.plain_loops import FLAT
@@ -55,6 +55,14 @@ def test_each_kind_of_file_opens_as_an_unnamed_plan(folder: Path, name: str, pat
     opened = open_document(name)
     assert opened.plan.get(path) == value
     assert (opened.path, opened.made) == (None, True)
+
+
+@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("numbered", ["{} {}", "  {}\t{}", "{:3} | {}"])
+def test_copied_line_numbers_are_removed_from_a_paste(folder: Path, name: str, numbered: str) -> None:
+    text = '{\n  "train_batch_size": 8\n}\n' if name == "ds.json" else HERE[name].replace("deepspeed_config: {", "deepspeed_config:\n  {")
+    copied = "".join(f"{numbered.format(number, line)}\n" for number, line in enumerate(text.splitlines(), 9))
+    assert open_text(copied).plan.data == open_text(text).plan.data != {}
 
 
 def test_command_with_leading_variables_is_a_command(folder: Path) -> None:

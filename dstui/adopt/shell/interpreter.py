@@ -25,6 +25,7 @@ from dstui.adopt.shell.shell_state import (
     ShellState,
     Streams,
     Undecidable,
+    Wrappers,
     hole,
     holes_in,
     to_display_text,
@@ -77,7 +78,7 @@ class ShellReader:
         """Files that the text writes: path -> content."""
         self._text = b""
         self._steps = self._depth = 0
-        self._wrapped: tuple[str, ...] = ()
+        self._wrapped: Wrappers = ()
         self._trees: dict[str, Node | None] = {}
         """Syntax trees of texts that were followed: a loop runs the same text repeatedly."""
 
@@ -244,7 +245,7 @@ class ShellReader:
         yield
         self._depth -= 1
 
-    def again(self, text: str, state: ShellState, streams: Streams, line: int, wrappers: tuple[str, ...] = ()) -> bool | None:
+    def again(self, text: str, state: ShellState, streams: Streams, line: int, wrappers: Wrappers = ()) -> bool | None:
         """Follow a text that would be run (eval, bash -c)."""
         if text not in self._trees:
             if len(self._trees) == MAX_TEXTS:

@@ -18,6 +18,7 @@ from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, hole, holes_in
 from dstui.adopt.slurm import batch_variables
 from dstui.base.dataclass import dataclass
+from dstui.base.line_numbers import without_line_numbers
 
 NOT_SET = "which nothing in the text sets"
 MAX_REPAIRS = 20
@@ -171,7 +172,6 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
 FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?)?[ \t]*[$%❯][ \t]+(?=\S)", re.MULTILINE)
 CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
-NUMBERED = re.compile(r"^[ \t]*(\d{1,5})(?:[ \t]*[|:│])?(?:[ \t]+|$)(.*)$")
 PLACEHOLDER = re.compile(
     r"(?<![<\w&])<((?=[^>]*[^\W\d])(?:[\w.][\w .:/|,-]{0,60}?|/[\w./-]{1,60}(?=>(?:\s|$))))(?<!\s)>(?=[\s/.\-_:,;\"')]|$)"
 )
@@ -184,7 +184,7 @@ QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re
 def cleaned(text: str) -> str:
     """Return the shell text of a paste. Line numbers stay the same."""
     text = FENCE.sub("", text.replace("\r\n", "\n"))
-    text = as_shell(_without_numbers(text))
+    text = as_shell(without_line_numbers(text))
     if PROMPT.search(text):
         text = CONTINUED.sub("", PROMPT.sub("", text))
     return re.sub(r"\\[ \t]*\Z", "", text.rstrip()) + "\n"
@@ -197,16 +197,6 @@ def prompted(text: str) -> str:
         goes_on = bool(kept) and (kept[-1].rstrip().endswith("\\") or (bool(kept[-1]) and CONTINUED.match(line) is not None))
         kept.append(line if goes_on or PROMPT.match(line) else "")
     return "\n".join(kept)
-
-
-def _without_numbers(text: str) -> str:
-    """Remove a column of line numbers if every line has the next one."""
-    lines = text.split("\n")
-    matches = [NUMBERED.match(line) for line in lines if line.strip()]
-    numbers = [int(match[1]) for match in matches if match]
-    if len(numbers) < 2 or len(numbers) != len(matches) or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-        return text
-    return "\n".join(match[2] if (match := NUMBERED.match(line)) else line for line in lines)
 
 
 def with_holes(text: str) -> tuple[str, dict[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dstui.adopt.shell import programs
-from dstui.adopt.shell.shell_state import hole
+from dstui.adopt.shell.shell_state import Wrappers, hole
 from dstui.base.dataclass import dataclass
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -78,12 +78,12 @@ class Recognised:
     launcher: str
     words: tuple[str, ...]
     env: Mapping[str, str]
-    wrappers: tuple[str, ...]
+    wrappers: Wrappers
 
 
 def recognise(words: Sequence[str]) -> Recognised | None:
     """Return the launch that these words start; None if they start none. `shell` is the launcher of `bash -c TEXT`."""
-    rest, env, wrappers = list(words), dict[str, str](), list[str]()
+    rest, env, wrappers = list(words), dict[str, str](), list[tuple[str, ...]]()
     while rest:
         while rest and ((match := ASSIGNMENT.fullmatch(rest[0])) or (env and UNSET.fullmatch(rest[0]))):
             env |= {match[1]: match[2]} if match else {}
@@ -99,7 +99,7 @@ def recognise(words: Sequence[str]) -> Recognised | None:
             start = _start_after(rest)
             if start is None:
                 return None
-            wrappers += [first] if first in WRAPPERS else []
+            wrappers += [(first, *rest[1:start])] if first in WRAPPERS else []
             rest = rest[start:]
         elif "--" in rest[1:] and first not in programs.BUILTINS and first not in programs.PRINTING:
             rest = rest[rest.index("--", 1) + 1 :]

@@ -13,6 +13,8 @@ Node = dict[str, Any]
 """A node of the syntax tree in the form of `shfmt --to-json` (mvdan.cc/sh/v3/syntax). A position is (offset in bytes, line)."""
 Value = str | list[str]
 """A variable's value: a text, or an array of texts. Holes are marked by OPEN and CLOSE."""
+Wrappers = tuple[tuple[str, ...], ...]
+"""The words of each program in front of a launch, such as srun, mpirun or nsys, up to the next one."""
 Kind = Literal["unset", "computed", "undecided"]
 """Why a hole is open: the variable is unset; a program computes it; an undecided branch sets it."""
 
@@ -141,8 +143,7 @@ class Launch:
     """Variables that the text exports, or sets for this command."""
     folder: str
     line: int
-    wrappers: tuple[str, ...] = ()
-    """srun, nsys and the like in front of it."""
+    wrappers: Wrappers = ()
     condition: int = 0
     """The line of an undecided branch around the launch; 0 if it is always reached."""
     written: Mapping[str, str] = field(default_factory=dict)
