@@ -55,15 +55,18 @@ second round, packed samples only attend to themselves, LOMO's optimizer may not
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import pytest
 from test_published import GIB, name_of, nodes_of, of_row
 
 from dstui.forecast.hardware import named_machine
-from dstui.forecast.memory import CUDA_CONTEXT
+from dstui.forecast.memory import CUDA_CONTEXT, nccl_bytes
 from dstui.forecast.rates import Rates, rates_of
 
 Row = dict[str, str]
@@ -106,38 +109,59 @@ def rates_for(row: Row) -> Rates:
     return rates_of(machine, tuple(range(each)), nodes, half=row["precision"] == "fp16", attention=row["attention"])
 
 
-def memory_errors(rows: Sequence[Row]) -> list[tuple[Row, float]]:
+class Judged(NamedTuple):
+    """A row, the error of its forecast as a share, and whether the forecast's range contains what was measured."""
+
+    row: Row
+    error: float
+    inside: bool
+
+
+def memory_errors(rows: Sequence[Row]) -> list[Judged]:
     found = []
     for row in (row for row in rows if row["measured_gib"]):
-        need = of_row(row)
-        ours = need.allocated or 0
-        if row["metric"] != "allocated":
-            ours = (need.gpu.bytes or 0) - (OUTSIDE if row["metric"] == "reserved" else 0)
-        found.append((row, (ours or 0) / GIB / float(row["measured_gib"]) - 1))
+        need, theirs = of_row(row), float(row["measured_gib"]) * GIB
+        assert need.setup is not None
+        around = {"allocated": OUTSIDE + int(nccl_bytes(need.setup)), "reserved": OUTSIDE}.get(row["metric"], 0)
+        ours = (need.allocated or 0) if row["metric"] == "allocated" else (need.gpu.bytes or 0) - around
+        found.append(Judged(row, ours / theirs - 1, need.gpu.range[0] <= theirs + around <= need.gpu.range[1]))
     return found
 
 
-def speed_errors(rows: Sequence[Row]) -> list[tuple[Row, float]]:
+def speed_errors(rows: Sequence[Row]) -> list[Judged]:
     found = []
     for row in (row for row in rows if row["tokens_per_second_per_gpu"]):
-        speed = of_row(row, rates_for(row)).speed
+        speed, theirs = of_row(row, rates_for(row)).speed, float(row["tokens_per_second_per_gpu"]) * int(row["gpus"])
         assert speed is not None
-        found.append((row, speed.tokens / int(row["gpus"]) / float(row["tokens_per_second_per_gpu"]) - 1))
+        found.append(Judged(row, speed.tokens / theirs - 1, speed.range[0] <= theirs <= speed.range[1]))
     return found
 
 
-def summary(what: str, errors: Sequence[tuple[Row, float]]) -> list[float]:
-    for row, error in errors:
-        print(f"{name_of(row):<84} {error:+7.1%}")
+def ordered(rows: Sequence[Judged]) -> tuple[int, list[str]]:
+    """Return the number of pairs of one page, model and GPU whose speeds differ by more than 5 %, and those in the wrong order."""
+    pairs, wrong = 0, []
+    for a, b in combinations(rows, 2):
+        theirs = [float(one.row["tokens_per_second_per_gpu"]) for one in (a, b)]
+        if any(a.row[key] != b.row[key] for key in ("source", "model", "gpu")) or abs(math.log(theirs[0] / theirs[1])) <= 0.05:
+            continue
+        pairs += 1
+        if (theirs[0] > theirs[1]) != (theirs[0] * (1 + a.error) > theirs[1] * (1 + b.error)):
+            wrong.append(f"{name_of(a.row)} {a.row['more']} | {name_of(b.row)} {b.row['more']}")
+    return pairs, wrong
+
+
+def summary(what: str, errors: Sequence[Judged]) -> list[float]:
+    for row, error, inside in errors:
+        print(f"{name_of(row):<84} {error:+7.1%}{'' if inside else '  outside of the range'}")
     for kind, belongs in KINDS.items():
-        if sizes := sorted(((abs(error), error, name_of(row)) for row, error in errors if belongs(row))):
-            signed = median(error for _, error, _ in sizes)
+        if sizes := sorted(((abs(error), error, name_of(row)) for row, error, _ in errors if belongs(row))):
+            signed, inside = median(error for _, error, _ in sizes), sum(one.inside for one in errors if belongs(one.row))
             print(
                 f"{what} {kind:<22} {len(sizes):3} rows  median {median(s for s, *_ in sizes):5.1%} (signed {signed:+6.1%})  "
-                f"p90 {sizes[int(0.9 * len(sizes))][0]:5.1%}  worst {sizes[-1][1]:+6.1%} ({sizes[-1][2]})"
+                f"p90 {sizes[int(0.9 * len(sizes))][0]:5.1%}  in range {inside}  worst {sizes[-1][1]:+6.1%} ({sizes[-1][2]})"
             )
-    kept = [abs(error) for row, error in errors if KINDS["as in DeepSpeed"](row)]
-    return sorted(kept or [abs(error) for _, error in errors])
+    kept = [abs(one.error) for one in errors if KINDS["as in DeepSpeed"](one.row)]
+    return sorted(kept or [abs(one.error) for one in errors])
 
 
 @pytest.mark.parametrize(
@@ -181,3 +205,19 @@ def test_no_row_that_ran_out_of_memory_is_forecast_to_fit(name: str) -> None:
     print(name, len(rows), "rows,", tight, "tight, wrong:", *wrong)
     assert [row for row, verdict in wrong if verdict == "fits"] == []
     assert len(wrong) <= 4  # each is "too big" for a card that the run nearly filled
+
+
+@pytest.mark.parametrize(("name", "least"), [("blind_rows_2", 0.95), ("blind_rows_3", 0.85), ("blind_rows_4", 0.9), ("blind_rows_5", 0.95)])
+def test_order_of_speeds(name: str, least: float) -> None:
+    rows = [one for one in speed_errors(ROUNDS[name]) if KINDS["as in DeepSpeed"](one.row)]
+    pairs, wrong = ordered(rows)
+    print(name, pairs, "pairs, wrong:", *wrong, sep="\n")
+    assert 1 - len(wrong) / pairs >= least
+
+
+def test_ranges_contain_what_was_measured() -> None:
+    rows = [row for some in ROUNDS.values() for row in some if KINDS["runs DeepSpeed"](row) and KINDS["as in DeepSpeed"](row)]
+    for what, errors in (("memory", memory_errors(rows)), ("speed", speed_errors(rows))):
+        inside = sum(one.inside for one in errors)
+        print(what, f"{inside} of {len(errors)} in the range")
+        assert inside / len(errors) > 0.75

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dstui.forecast.capacity import Capacity
-from dstui.forecast.forecast import Forecast, assembled
+from dstui.forecast.forecast import Forecast, assembled, with_doubt, with_range
 from dstui.forecast.model import ModelFacts, counts, facts_of_config
 from dstui.forecast.modelled import Modelled
 from dstui.forecast.presets import presets
@@ -120,7 +120,8 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     models = [Modelled(facts=facts_of(row["model"]), model=model, setup=setup)]
     if reference:  # the model before the training, which DPO compares with
         models.append(Modelled(name="reference", facts=models[0].facts, model=None, setup=setup._replace(training=False)))
-    return assembled(models, room, rates, ())
+    rates = with_doubt(rates, models)
+    return with_range(assembled(models, room, rates, ()), models, rates)
 
 
 def nodes_of(row: dict[str, str]) -> int:
