@@ -10,7 +10,7 @@ from dstui.adopt.script_options import options_of
 from dstui.base.dataclass import dataclass
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
-from dstui.forecast.memory import ADAPTED, Needs, combine_needs, needs
+from dstui.forecast.memory import ADAPTED, SPLIT, Needs, combine_needs, needs
 from dstui.forecast.model import Counts, adapted_elements
 from dstui.forecast.modelled import Facts, Modelled, models_of
 from dstui.forecast.need import Need, Verdict, gpu_need, host_need, scaled
@@ -200,7 +200,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         a = batch_of(one, n)
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
-        unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0)
+        unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0, SPLIT if one.setup.split > 1 else 1.0)
         quantized = bool((one.model and one.model.quantization) or one.facts.stored)
         wider += a.kept * (quantized and one.setup.training and one.setup.weight_bytes == 2)
         if rates.flops:

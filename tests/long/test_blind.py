@@ -202,7 +202,7 @@ def test_speed(name: str, most: tuple[float, float]) -> None:
 def test_no_row_that_ran_out_of_memory_is_forecast_to_fit(name: str) -> None:
     wrong, tight, rows = [], 0, [row for row in ROUNDS[name] if row["metric"] != "speed"]
     for row in rows:
-        verdict = of_row(row).gpu.verdict
+        verdict = of_row(row).verdict
         tight += verdict == "tight"
         if verdict != "tight" and (verdict == "too big") == (row["fits"] == "yes"):
             wrong.append((name_of(row), verdict))

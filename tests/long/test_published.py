@@ -93,7 +93,7 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     more = more_of(row)
     lora = Lora(r=int(row["lora_r"]), target_modules=targets, dropout=more.pop("dropout", 0.0)) if row["lora_r"] else None
     model = Model(lora=lora, quantization=row["quantization"] or None)
-    stage, reference = int(row["stage"]), more.pop("reference", False)
+    stage, reference, ram = int(row["stage"]), more.pop("reference", False), more.pop("ram", None)
     setup = Setup(
         ranks=int(row["gpus"]),
         nodes=nodes_of(row),
@@ -116,7 +116,7 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         split_experts=is_before(FUSED_EXPERTS, row["transformers"] or None),
         built_partitioned=row["built_partitioned"] == "yes",
     )._replace(**{name: value for name, value in more.items() if name != "per_node"})
-    room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB))
+    room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB), host=ram and ram * GIB)
     models = [Modelled(facts=facts_of(row["model"]), model=model, setup=setup)]
     if reference:  # the model before the training, which DPO compares with
         models.append(Modelled(name="reference", facts=models[0].facts, model=None, setup=setup._replace(training=False)))
