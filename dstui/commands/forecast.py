@@ -17,8 +17,9 @@ from dstui.commands.plan_argument import add_no_site, plan_of
 from dstui.documents.plan_files import hostfile_of, read_pool
 from dstui.facts.measured import Taken, calibrate, model_key, read_measured
 from dstui.facts.model_files import read_models
-from dstui.forecast.forecast import Forecast, Need, forecast
+from dstui.forecast.forecast import Forecast, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed
+from dstui.forecast.need import Need
 from dstui.forecast.part_words import PART_WORDS, part_name
 from dstui.forecast.recommend import NOT_SEARCHED, RankedPlan, RankedPlans, recommend
 from dstui.forecast.setup import Setup

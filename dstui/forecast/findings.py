@@ -14,10 +14,11 @@ from dstui.check.rules.cluster import BINDS
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES
 from dstui.forecast.corrections import correction_of
-from dstui.forecast.forecast import Forecast, Need, forecast
+from dstui.forecast.forecast import Forecast, forecast
 from dstui.forecast.memory import BUILD
 from dstui.forecast.model import counts
 from dstui.forecast.modelled import Facts, models_of
+from dstui.forecast.need import Need
 from dstui.forecast.patch import patch_of
 from dstui.forecast.plan_search import batches_of, space_of
 from dstui.forecast.recommend import way_of, ways_out
