@@ -1,4 +1,4 @@
-"""GLM-4.1V to 4.6V, ERNIE 4.5 VL, PaddleOCR-VL and Kimi K2.5: towers before decoders. Source: transformers' modeling_*.py of release 5.23."""
+"""GLM-4.1V to 4.6V, ERNIE 4.5 VL, PaddleOCR-VL, Kimi K2.5: towers before decoders. Source: transformers 5.23, modeling_*.py."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def paddleocr_vl(c: Config) -> Architecture:
 
 
 def kimi_k25(c: Config) -> Architecture:
-    """Build Kimi K2.5 and later: MoonViT, a projection of patches merged by four, and Kimi K2. Its own files name the tower's sizes vt_*."""
+    """Build Kimi K2.5 and later: MoonViT, a projection of patches merged by four, and Kimi K2. Its own files say vt_hidden_size."""
     text, vision, census = language_model(c.text_config(), "deepseek_v3"), c.section("vision_config"), Census()
     h, depth = (
         vision.number("hidden_size", "vt_hidden_size", default=1152),
