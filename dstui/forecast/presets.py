@@ -93,7 +93,7 @@ RELEASE = re.compile(r"-v\d\.\d$")
 """The release of a model of which all have the same sizes."""
 SIZE = re.compile(r"\d[bm]\d?(?=-|$)")
 VARIANTS = re.compile(
-    r"-(?:instruct|chat|it|pt|base|hf|sft|dpo|rm|simpo|thinking|python|mono|deduped|tldr|mixture|mt|full|embedding|reranker|bnb-4bit|(?!0414)\d{4})(?=-|$)"
+    r"-(?:instruct|chat|it|pt|base|hf|sft|dpo|rm|simpo|thinking|python|mono|deduped|tldr|mixture|mt|full|embedding|reranker|bnb-4bit|bf16|fp16|(?!0414)\d{4})(?=-|$)"
 )
 """Words in a name about how a model was trained, which say nothing about its size. GLM-4-9B-0414 is another model than GLM-4-9B."""
 

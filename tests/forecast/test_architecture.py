@@ -170,6 +170,9 @@ ROUNDED = {
     "LGAI-EXAONE/EXAONE-4.0-32B": 32.0,
     "LGAI-EXAONE/EXAONE-4.0-1.2B": 1.28,
     "Qwen/Qwen2-Audio-7B-Instruct": 8.4,
+    "mistralai/Mistral-Small-4-119B-2603": 119,
+    "mistralai/Voxtral-Mini-3B-2507": 4.68,
+    "mistralai/Voxtral-Small-24B-2507": 24.3,
 }
 """Billions of parameters as cards round them; of Gemma 4's larger ones, whose cards leave it out, with the tower; of Omni models the thinker; of Qwen3.5's small ones without the last layer, which predicts further tokens."""
 
