@@ -154,6 +154,8 @@ def _deepspeed_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
             _number(found, name, name, value, notes)
         elif name == "master_addr" and isinstance(value, str):
             _address(found, value, notes)
+        elif name == "hostfile" and line.hosts:
+            found["hosts"] = dict(line.hosts)
         elif name in CLUSTER and isinstance(value, str):
             found[name] = value
         elif name == "launcher" and str(value).lower() in LAUNCHERS:
@@ -254,6 +256,7 @@ def _accelerate_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
 
 
 def _python_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
+    """Return the ranks that a starter in front of python starts; note that the Plan otherwise starts one on every GPU."""
     if line.starter:
         return cluster_of_starter(line.starter, notes)
     notes.append("python starts one process, this Plan one on every GPU: for a single one write `hosts: {localhost: 1}` under cluster")
@@ -325,7 +328,7 @@ DEFAULTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
 }
 """Command of a framework -> defaults of its options that a forecast rests on (swift/arguments, llamafactory/hparams)."""
 BUILT_IN = re.compile(r"(?:deepspeed_)?zero(?P<stage>[0-3])(?P<offload>_offload)?")
-"""The configurations that swift and xtuner have by name."""
+"""The configurations that swift, xtuner and trl have by name."""
 
 
 def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str], str | None]) -> Imported:
@@ -369,9 +372,11 @@ def _config_files(command: tuple[str, ...], read_named: Callable[[str], str | No
     """Yield the DeepSpeed files that a command names in its words or its YAML; for built-in ones (`zero2`) only the name."""
     for at, word in enumerate(command):
         option, equals, value = word.partition("=")
+        given = value if equals else next(iter(command[at + 1 : at + 2]), "")
         if option.lstrip("-") in ("deepspeed", "deepspeed_config") and option != word[:1]:
-            given = value if equals else next(iter(command[at + 1 : at + 2]), "")
             if given and not given.startswith("-"):
                 yield given
+        elif option == "--accelerate_config" and BUILT_IN.fullmatch(given):
+            yield given
         elif word.endswith(YAML) and (text := read_named(word)) is not None and (named := NAMES_CONFIG.search(text)):
             yield named["path"]

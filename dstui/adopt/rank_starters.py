@@ -9,6 +9,8 @@ from typing import Any
 from dstui.base.limits import MAX_RANKS, MAX_SLOTS
 from dstui.plan.hostfile import host_problem
 
+LONGEST = 100
+"""Characters of a command in a note."""
 STARTERS = ("srun", "mpirun", "mpiexec")
 HYDRA = frozenset(("-ppn", "-perhost", "-hosts", "-f", "-genv", "-genvall", "-genvlist", "-genvnone", "-bootstrap", "-launcher", "-iface"))
 """Options that MPICH and Intel MPI have, and Open MPI does not."""
@@ -36,7 +38,7 @@ def _of_srun(words: Sequence[str], notes: list[str]) -> dict[str, Any]:
     if each is not None and 1 <= each <= MAX_SLOTS:
         found["num_gpus"] = each
     count = "that many on each host" if "num_gpus" in found else "one for each GPU, unless cluster.num_gpus says how many on each host"
-    notes.append(f"srun starts the ranks: the Plan starts them by srun too, on the hosts of the allocation, {count}")
+    notes.append(f"{_shown(words)} starts the ranks: the Plan starts them by srun too, on the hosts of the allocation, {count}")
     return found
 
 
@@ -50,13 +52,13 @@ def _of_mpirun(words: Sequence[str], notes: list[str]) -> dict[str, Any]:
     if found:
         found = {"launcher": "mpich" if HYDRA & set(words) else "openmpi", **found}
         notes.append(
-            f"{words[0]} starts the ranks: the Plan starts them by {found['launcher']} (cluster.launcher): change it for another MPI"
+            f"{_shown(words)} starts the ranks: the Plan starts them by {found['launcher']} (cluster.launcher): change it for another MPI"
         )
     elif ranks is not None and ranks <= MAX_SLOTS:
         found["hosts"] = {"localhost": ranks}
-        notes.append(f"{words[0]} starts {ranks} ranks on this machine: the Plan starts as many by DeepSpeed's launcher")
+        notes.append(f"{_shown(words)} starts {ranks} ranks on this machine: the Plan starts as many by DeepSpeed's launcher")
     else:
-        notes.append(f"{words[0]} starts the ranks: the Plan starts one on every GPU; write their number under cluster.hosts")
+        notes.append(f"{_shown(words)} starts the ranks: the Plan starts one on every GPU; write their number under cluster.hosts")
     given = dict(one.partition("=")[::2] for at, word in enumerate(words) for one in words[at + 1 : at + 2] if word in VARIABLE)
     if variables := {name: value for name, value in given.items() if value}:
         found["env"] = variables
@@ -79,6 +81,11 @@ def _hosts(listed: str, ranks: int | None, each: int | None) -> dict[str, int]:
         if count:
             found[host] = found.get(host, 0) + count
     return found
+
+
+def _shown(words: Sequence[str]) -> str:
+    text = " ".join(words)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _number(words: Sequence[str], names: Sequence[str], most: int) -> int | None:
