@@ -27,8 +27,8 @@ def as_shell(text: str) -> str:
     if text.startswith("#!"):
         return text
     if DOCKERFILE.match(text):
-        return translated(text, _of_dockerfile(text))
-    return translated(text, _of_makefile) if _is_makefile(text) else text
+        return _translated(text, _of_dockerfile(text))
+    return _translated(text, _of_makefile) if _is_makefile(text) else text
 
 
 def _is_makefile(text: str) -> bool:
@@ -38,7 +38,7 @@ def _is_makefile(text: str) -> bool:
     return all(OF_MAKE.match(whole.rstrip("\n")) or VARIABLE.match(whole) for whole in _whole_lines(text))
 
 
-def translated(text: str, translate: Callable[[str], str]) -> str:
+def _translated(text: str, translate: Callable[[str], str]) -> str:
     """Translate each line together with those that continue it; the result has as many lines."""
     pairs = ((whole, translate(whole)) for whole in _whole_lines(text))
     return "".join(new + "\n" * (whole.count("\n") - new.count("\n")) for whole, new in pairs)
