@@ -17,6 +17,17 @@ HANDLING = "During handling of the above exception, another exception occurred:"
 DIRECT = "The above exception was the direct cause of the following exception:"
 
 
+def test_header_of_a_traceback_that_sacred_shortened(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent calls WITHOUT Sacred internals):",
+        '  File "train.py", line 3, in main',
+        "    draw()",
+        "odd.error: no size",
+    ]
+    found = diagnose_lines(tmp_path / "log", lines)
+    assert (found.cause, found.confidence) == ("USER-PY", "high")
+
+
 def test_deepest_script_line_and_raising_library_are_named(tmp_path: Path) -> None:
     lines = [
         "Traceback (most recent call last):",

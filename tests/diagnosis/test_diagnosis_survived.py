@@ -144,6 +144,11 @@ def test_announcement_of_what_a_stop_would_do_is_no_stop(tmp_path: Path, line: s
     assert diagnose_lines(tmp_path / "log", [line, "step 1 loss 2.0"]).kind is None
 
 
+def test_driver_that_tensorflow_did_not_find_is_no_end(tmp_path: Path) -> None:
+    words = "W tsl/odd.cc:64] Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file"
+    assert diagnose_lines(tmp_path / "log", [words, "I tsl/odd.cc:9] no GPU: the CPU is used"]).cause is None
+
+
 def test_warning_is_no_end(tmp_path: Path) -> None:
     warning = "/opt/env/torch/cuda/__init__.py:141: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found 1)"
     assert diagnose_lines(tmp_path / "log", [warning, "cpu"]).kind is None
