@@ -202,9 +202,12 @@ BATCH = '#SBATCH -N 2\n#SBATCH --gres=gpu:a100:8\nif [ $SLURM_NNODES -gt 1 ] && 
 
 def test_conditions_of_a_batch_script_have_the_numbers_of_its_own_directives() -> None:
     assert read(BATCH).launches[0].words == ("t.py", "two")
-    assert "a condition tests $SLURM_NNODES: 2 in this batch job" in read(BATCH).notes
+    assert any("$SLURM_NNODES is 2" in note for note in read(BATCH).notes)
     assert read(BATCH.replace("-N 2", "--nodes=1")).launches[0].words == ("t.py", "one")
     assert read(BATCH.replace("SBATCH", "")).launches[0].words == ("t.py", "one"), "no batch script: unset"
+    counts = "deepspeed t.py ${SLURM_NNODES:-1} ${SLURM_GPUS_ON_NODE:-2}"
+    for gpus, words in (("gpu:a100:8,lscratch:100", ("2", "8")), ("lscratch:100", ("2", "2"))):
+        assert read(f"#SBATCH -N 2\n#SBATCH --gres={gpus}\n{counts}").launches[0].words == ("t.py", *words)
     unknown = read(BATCH.replace("SLURM_NNODES", "SLURM_RESTART_COUNT"))
     assert undecided_in(unknown.launches[0], unknown) == [("A", 3)]
 
@@ -222,6 +225,26 @@ def test_launch_wrapped_by_a_submitter_is_found() -> None:
     ):
         assert [(one.launcher, one.words) for one in read(text).launches] == [("torchrun", ("t.py", "--a"))]
     assert read("python t.py --x -- --y").launches[0].words == ("t.py", "--x", "--", "--y")
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "uv run --with deepspeed --python 3.11 --",
+        "conda run -n ds --no-capture-output",
+        "pixi run -e deepspeed",
+        "srun -J torchrun -u",
+        "micromamba run -n accelerate",
+        "sudo -E",
+    ],
+)
+def test_name_in_an_option_of_a_wrapper_is_no_launcher(wrapper: str) -> None:
+    assert [(one.launcher, one.words) for one in read(f"{wrapper} torchrun t.py --a").launches] == [("torchrun", ("t.py", "--a"))]
+
+
+def test_text_that_sbatch_wraps_is_followed() -> None:
+    for text in ("sbatch -N1 --wrap='cd x && deepspeed t.py $A'", 'A=; sbatch --wrap "deepspeed t.py" -J x'):
+        assert [(one.launcher, one.words[0]) for one in read(text).launches] == [("deepspeed", "t.py")]
 
 
 def test_time_in_a_launch_is_reported_as_that_of_reading() -> None:
