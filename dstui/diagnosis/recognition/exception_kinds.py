@@ -62,7 +62,7 @@ KINDS = (
     Kind("CONFIG-PATH", r"\.(?:ya?ml|toml|cfg|ini|conf)'?$|['\"/]conf(?:ig)?s?/[^'\"]*\.(?:py|json)['\"]", NO_FILE),
     Kind(
         "MODEL-FILES-PART",
-        r"\.(?:pt|pth|ckpt|safetensors|gguf|onnx|bin|model|pkl|pdparams|npz)'$|ckpt|checkpoint|pretrained|weights",
+        r"\.(?:pt|pth|ckpt|safetensors|gguf|onnx|bin|model|pkl|pdparams|npz)'$|(?i:ckpt|checkpoint|pretrained|weights)",
         NO_FILE,
     ),
     Kind("DATA-FOLDER", DATA_PATH, "IsADirectoryError"),

@@ -47,7 +47,7 @@ NEAR = 6
 """Lines after a frame within which an exception belongs to it if the head of the traceback is missing, as in an excerpt."""
 WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
 LIBRARY = re.compile(
-    r"site-packages|dist-packages|/rank/hook/sitecustomize\.py|/lib/python\d|<frozen|/[Ll]ib/(?:asyncio|concurrent|http|importlib|json|multiprocessing|urllib)/"
+    r"site-packages|dist-packages|\.pyx$|/rank/hook/sitecustomize\.py|/lib/python\d|<frozen|/[Ll]ib/(?:asyncio|concurrent|http|importlib|json|multiprocessing|urllib)/"
     r"|/[Ll]ib/(?:os|pathlib|pickle|runpy|shutil|socket|ssl|subprocess|threading|tempfile|zipfile)\.py|/(?:deepspeed|transformers|torch|accelerate|peft|trl|datasets)/"
 )
 LAUNCHER = re.compile(
