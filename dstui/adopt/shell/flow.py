@@ -5,38 +5,14 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
-from dstui.adopt.shell.expansion import Expander, line_of
+from dstui.adopt.shell.expansion import line_of
+from dstui.adopt.shell.reader import Reader
 from dstui.adopt.shell.shell_state import OPEN, Node, ShellState, Streams, Undecidable, hole
-from dstui.adopt.shell.unknowns import Unknowns
 
 Way = Callable[[ShellState], object]
 """One way to continue from a state."""
 TESTS = ("TestClause", "ArithmCmd")
-
-
-class Reader(Protocol):
-    """The part of `interpreter.ShellReader` that branches and loops use."""
-
-    unknowns: Unknowns
-    undecided: dict[str, int]
-    condition: int
-
-    def run(self, statements: Sequence[Node], state: ShellState, streams: Streams) -> bool | None:
-        """Follow statements one after another."""
-
-    def statement(self, statement: Node, state: ShellState, streams: Streams) -> bool | None:
-        """Follow one statement."""
-
-    def step(self, line: int) -> None:
-        """Count a step."""
-
-    def expander(self, state: ShellState) -> Expander:
-        """Return an expander for this state."""
-
-    def decided(self, decide: Callable[[], bool | None]) -> bool | None:
-        """Return the result of `decide`; None if only a run decides it."""
 
 
 def follow_list(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
