@@ -185,10 +185,9 @@ def _outcome(series: MetricSeries, name: str) -> Outcome:
     points = [point for curve in series.curves(name) for point in curve.points]
     better = better_of(name)
     end = series.curves(name)[-1]
+    last = end.points[-1].mean if end.points else None
     if end.faults and (not end.points or end.faults[-1].step > end.points[-1].step):
         last = nan
-    else:
-        last = end.points[-1].mean if end.points else None
     if not points:
         return Outcome(last, None, None)
     if name in PACES:
