@@ -9,8 +9,8 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +45,6 @@ class TerminalApp(App[int]):
         self.leaving = False
         self.tracebacks: list[str] = []
         """The tracebacks of errors that have ended the session."""
-
-    @contextmanager
-    def suspend(self) -> Iterator[None]:
-        """Hand over the terminal, and take it back after an exception too, as Textual does not."""
-        problem: BaseException | None = None
-        with super().suspend():
-            try:
-                yield
-            except BaseException as error:
-                problem = error
-        if problem is not None:
-            raise problem
 
     def refresh_css(self, animate: bool = True) -> None:
         """Parse the styles again for new colours. Before the first screen exists this is unnecessary."""
