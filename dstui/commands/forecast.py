@@ -216,7 +216,7 @@ def _line(name: str, need: Need) -> str:
     if not need.capacity:
         return f"{name:<15} {format_size(need.bytes)} {around}"
     sizes = f"{format_size(need.bytes)} of {format_size(need.capacity)} free"
-    return f"{name:<15} {_bar(need.bytes / need.capacity)} {sizes} {around}: {WORDS[need.verdict]}"
+    return f"{name:<15} {_bar(need.bytes / need.capacity)} {sizes} {around}: {'probably ' * need.may_fit}{WORDS[need.verdict]}"
 
 
 def _bar(share: float, cells: int = BAR) -> str:

@@ -115,7 +115,8 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
         message = f"this Plan needs {about}: it fits only if little memory is wasted (up to {format_size(need.range[1])})"
         yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
         return
-    yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)
+    message = f"this Plan needs {about}: it {'probably ' * need.may_fit}does not fit"
+    yield Finding(place.code, "warning", path, message, why, line=plan.line_of(path), fix=fix)
 
 
 def nearest_fix(

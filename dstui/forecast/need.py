@@ -52,6 +52,11 @@ class Need:
         return "too big" if self.bytes > self.capacity else "tight" if self.range[1] > self.capacity else "fits"
 
     @property
+    def may_fit(self) -> bool:
+        """Return whether the estimate is too big and the lower end of the range is not."""
+        return self.verdict == "too big" and self.range[0] <= (self.capacity or 0)
+
+    @property
     def headroom(self) -> float | None:
         """The share of the capacity that is left; negative where it is too small."""
         return 1 - self.bytes / self.capacity if self.bytes is not None and self.capacity else None
