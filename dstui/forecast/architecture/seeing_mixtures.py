@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -106,7 +105,7 @@ def kimi_k25(c: Config) -> Architecture:
     census.linear("fc1", h, width, True, depth)
     census.linear("fc2", width, h, True, depth)
     census.norm("norm", h, True, 2 * depth + 1)
-    merged = h * math.prod(vision.numbers("merge_kernel_size") or (2, 2))
+    merged = h * vision.size("merge_kernel_size", 2) ** 2
     census.norm("pre_norm", c.number("projection_hidden_size", default=h), True)
     census.linear("in_proj", merged, merged, True)
     census.linear("out_proj", merged, text.shape.hidden, True)
