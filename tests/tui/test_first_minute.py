@@ -107,7 +107,7 @@ async def test_script_beside_its_configuration_is_one_choice(begin: Begin) -> No
 
 async def test_found_script_comes_before_the_quickstart_without_gpus(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT}, looked_at=False) as pilot:
-        assert answer(pilot).startswith("quickstart")
+        await until(pilot, lambda: answer(pilot).startswith("quickstart"))
         pilot.app.post_message(Probed(machine(0)))
         await until(pilot, lambda: answer(pilot).startswith("2 ranks on the CPU"))
 

@@ -14,7 +14,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import folders
 from dstui.jobs.store.plan_diff import plan_of
 from dstui.tui.app import DstuiApp
-from dstui.tui.kit.keys import KEYS, PLOT
+from dstui.tui.kit.keys import ANYWHERE, KEYS, PLOT
 from dstui.tui.plot.plot_screen import Plot
 from dstui.tui.session.session import HERE
 from tests.owned import add_to_index
@@ -59,8 +59,8 @@ def app_on(folder: JobFolder) -> DstuiApp:
 
 
 def keys_of(pane: str) -> Iterator[str]:
-    """Yield the keys of a pane, except those that quit."""
-    hints = (hint for hint in KEYS if pane in hint.where and hint.name != "leave")
+    """Yield the keys of a pane, except those that quit; keys that act alike in all panes only for the run."""
+    hints = (hint for hint in KEYS if pane in hint.where and hint.name != "leave" and (pane == "run" or not hint.where >= ANYWHERE))
     return (name for hint in hints for name in hint.keys.split(",") if name)
 
 
