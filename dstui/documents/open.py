@@ -174,7 +174,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
             return parse(text)
         return None
 
-    around = ShellContext(
+    context = ShellContext(
         folder=str(Path.cwd()),
         script=str(path) if path.name != "pasted" or is_file(path) else "",
         environment=os.environ,
@@ -183,7 +183,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
         text_of=reader,
         moment=time.strftime,
     )
-    return FilesBeside(reader, lambda name: facts_of_file(Path(name)), around, parse, launch)
+    return FilesBeside(reader, lambda name: facts_of_file(Path(name)), context, parse, launch)
 
 
 def file_reader(folder: Path) -> Callable[[str], str | None]:
