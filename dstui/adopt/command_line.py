@@ -89,6 +89,7 @@ def command_line(launch: Launch, here: str, *, programs: bool = False) -> Comman
     options, rest, module = ({}, [launch.launcher], False) if whole else _options(launch.launcher, words)
     if not rest:
         raise NoLaunch(f"line {launch.line}: the command names no script: {launch.launcher} … SCRIPT ARGUMENTS")
+    refused = launch.launcher == "deepspeed" and "-m" in words[: len(words) - len(rest)]
     python = ""
     if options.pop("no_python", False):
         python = rest[0] if "/" in rest[0] else ""
@@ -104,6 +105,7 @@ def command_line(launch: Launch, here: str, *, programs: bool = False) -> Comman
         f"{name} is exported and contains words of the command, which are in the Plan: it is left out of cluster.env" for name in texts
     ]
     notes += [f"each rank runs {program}, not a script or module of Python: the Plan runs the command as it is"] if program else []
+    notes += ["deepspeed refuses -m, which it does not know: the Plan has the --module that is meant"] if refused else []
     folder = to_plan_text(_relative(launch.folder, here))
     notes += [f"job.workdir is {folder}: the text changes to it"] if folder else []
     return CommandLine(
@@ -147,7 +149,7 @@ def _options(launcher: str, words: Sequence[str]) -> tuple[dict[str, str | bool]
     while rest and rest[0].startswith("-") and rest[0] != "-":
         name, equals, value = rest.pop(0).lstrip("-").partition("=")
         name = name.replace("-", "_")
-        name = SHORT.get(name, name) if name != "m" or launcher != "deepspeed" else name  # DeepSpeed has no -m
+        name = SHORT.get(name, name)
         if launcher == "python" and name == "module":
             return {}, rest, True
         if equals or name in SWITCHES.get(launcher, ()):

@@ -98,6 +98,12 @@ def test_deepspeed_launcher_options_become_cluster_keys_or_are_kept() -> None:
     assert (found.job.module, found.job.script, found.deepspeed["train_batch_size"]) == ("pkg.train", None, 8)
 
 
+def test_option_that_deepspeed_lacks_is_read_as_the_one_that_is_meant() -> None:
+    found = plan("deepspeed --num_gpus 2 -m pkg.train run -c x.yaml")
+    assert (found.job.module, list(found.job.args), found.cluster.launcher_args) == ("pkg.train", ["run", "-c", "x.yaml"], ())
+    assert "--module" in notes("deepspeed -m pkg.train") and "--module" not in notes("torchrun -m pkg.train")
+
+
 def test_accelerate_options_override_its_yaml_and_fill_gaps_of_a_file() -> None:
     found = plan('accelerate launch --config_file acc.yaml --mixed_precision="bf16" --zero-stage=3 --num_processes 4 test.py')
     assert found.deepspeed["zero_optimization"]["stage"] == 3

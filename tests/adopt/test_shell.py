@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,9 @@ def test_launches_read_equal_launches_run_by_bash(name: str, tmp_path: Path) -> 
     ("text", "words", "source"),
     [
         ("M=${M:?set M}; deepspeed t.py --m $M ${1:?}", "t.py --m ${M} ${ARG_1}", "$M, which nothing"),
+        ("D=$(dirname $(which nvcc)); deepspeed t.py $D", "t.py ${D_2}", "$(dirname $(which nvcc)), line 1"),
+        ("N=$(basename $1); deepspeed t.py $N", "t.py ${N}", "$(basename $1), line 1"),
+        ("for f in $D/*.json; do deepspeed t.py $f; done", "t.py ${f}", "a file that matches $D/*.json, line 1"),
         ("$(which python) -m torch.distributed.run --nproc_per_node 2 t.py; `command -v deepspeed` t.py", "--nproc_per_node 2 t.py", ""),
         ("deepspeed t.py --data <your_data_path> --x 1", "t.py --data ${YOUR_DATA_PATH} --x 1", "<your_data_path>"),
         ("deepspeed t.py ~/x $1", "t.py ${HOME}/x ${ARG_1}", "$1"),
@@ -170,6 +175,39 @@ def test_command_of_an_image_is_its_launch() -> None:
     assert (alone.launcher, alone.words) == ("accelerate", ("t.py",))
     (in_shell,) = read("FROM x\nCMD deepspeed a.py --x 1 \\\n  --y 2\n").launches
     assert in_shell.words == ("a.py", "--x", "1", "--y", "2")
+
+
+CELLS = [
+    "import os\nn = 2\nos.environ['X_A'] = 'a b'\n!pip install deepspeed\n",
+    "%%writefile ds.json\n{}\n",
+    "%cd work\n%env X_B=2\n!deepspeed --num_gpus={n} t.py \\\n  --out {out}",
+    "n = count()\n",
+    "%%bash\nfor i in 1 2; do torchrun --nproc_per_node $n t.py $i; done",
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\n".join(CELLS[:4]) + "\n" + CELLS[4], json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": c} for c in CELLS]})],
+)
+def test_cells_of_a_notebook_are_their_shell_commands(text: str) -> None:
+    shell = read(text)
+    words = [" ".join((one.launcher, *map(to_plan_text, one.words))) for one in shell.launches]
+    assert words == ["deepspeed --num_gpus=2 t.py --out ${out}", *(f"torchrun --nproc_per_node ${{n}} t.py {i}" for i in (1, 2))]
+    assert dict(shell.launches[0].env) == {"X_A": "a b", "X_B": "2"} and dict(shell.launches[0].written) == {"/work/ds.json": "{}\n"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"nbformat": 4, "cells": 1}', '{"nbformat": 4, "cells": [{"cell_type": "code"}, 3]}', '{"cells": ', "{" * 100_000 + '"nbformat"'],
+)
+def test_broken_notebook_starts_nothing(text: str) -> None:
+    with suppress(Unparsed, ShellLimit):
+        assert not read(text).launches
+
+
+def test_negation_of_a_script_is_no_cell() -> None:
+    assert len(read("! grep -q x y && deepspeed t.py\ndeepspeed u.py").launches) == 2
 
 
 def test_recipes_of_a_makefile_are_launches_with_its_variables() -> None:

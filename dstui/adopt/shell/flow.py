@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from dstui.adopt.shell.expansion import line_of
+from dstui.adopt.shell.expansion import line_of, literal
 from dstui.adopt.shell.reader import Reader
 from dstui.adopt.shell.shell_state import OPEN, Node, ShellState, Streams, Undecidable, hole
 
 Way = Callable[[ShellState], object]
 """One way to continue from a state."""
 TESTS = ("TestClause", "ArithmCmd")
+GLOB = re.compile(r"(?<!\\)[*?]")
+"""A pattern outside of quotes, which the shell replaces by the files that it finds."""
 
 
 def follow_list(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
@@ -125,13 +128,23 @@ def follow_for(reader: Reader, node: Node, state: ShellState, streams: Streams) 
     loop = node["Loop"]
     if loop["Type"] == "CStyleLoop":
         return _follow_counting_loop(reader, node, state, streams)
+    name = loop["Name"]["Value"]
+    if matched := " ".join(literal(item) for item in loop.get("Items", ()) if _is_pattern(item)):
+        reader.unknowns.sources.setdefault(name, f"a file that matches {matched}, line {line_of(node)}")
+        state.variables[name] = hole("computed", name)
+        return _follow_unknown_turns(reader, node, state, streams)
     words = reader.expander(state).words(loop.get("Items", ())) if "InPos" in loop else list(state.positional)
     for word in words:
-        state.variables[loop["Name"]["Value"]] = word
+        state.variables[name] = word
         if not _follow_turn(reader, node, state, streams):
             break
     merge_early_ends(reader, state, "break", line_of(node))
     return True
+
+
+def _is_pattern(word: Node) -> bool:
+    """Return whether the shell replaces a word by the files that it matches."""
+    return any(part["Type"] == "Lit" and GLOB.search(part.get("Value", "")) for part in word.get("Parts") or ())
 
 
 def _follow_counting_loop(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:

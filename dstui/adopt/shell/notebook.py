@@ -1,4 +1,4 @@
-"""Turn a notebook into the shell text of its cells: `!` lines, `%%bash` cells, `%env` and `%cd`. Nothing is executed."""
+"""Turn a notebook, or cells pasted from one, into shell text: `!` lines, `%%bash` cells, `%env` and `%cd`. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import re
 import shlex
 from collections.abc import Iterator
 
+PASTED = re.compile(r"(?m)^(?:!(?=[\w./~])|%%(?:bash|sh)\b)")
+"""A line that only a cell has: a script negates with `! command`."""
+PART = re.compile(r"(?m)^(?=%%\w|!\w|%(?:cd|env|set_env)[ \t])")
+"""Where a pasted cell may begin: a paste has no bounds between cells."""
 SHELL_CELL = re.compile(r"%%(?:bash|sh|script (?:bash|sh))\b[^\n]*\n?")
 FILE_CELL = re.compile(r"%%(?:writefile|file)[ \t]+(?P<append>-a[ \t]+)?(?P<path>[^\n]+)\n?")
 ENV = re.compile(r"%(?:set_)?env[ \t]+(?P<name>\w+)[ \t]*[= \t][ \t]*(?P<value>.*)")
@@ -18,20 +22,28 @@ EXPANDED = re.compile(r"(?<![${])\{(?P<name>[A-Za-z_]\w*)\}(?!\})|\$(?P<plain>[A
 
 
 def notebook_as_shell(text: str) -> str:
-    """Return the shell text of a notebook; other texts as they are."""
+    """Return the shell text of a notebook or of pasted cells; other texts as they are."""
+    if PASTED.search(text) and not text.startswith("#!"):
+        known = dict[str, str]()
+        return "\n".join(_cell(cell, known) for cell in PART.split(text)) + "\n"
     if not text.lstrip().startswith("{") or '"nbformat"' not in text:
         return text
     try:
-        cells = json.loads(text).get("cells") or ()
+        cells = json.loads(text).get("cells")
     except (ValueError, RecursionError):
         return text
-    codes = (cell.get("source") for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code")
+    codes = (
+        cell.get("source")
+        for cell in (cells if isinstance(cells, list) else ())
+        if isinstance(cell, dict) and cell.get("cell_type") == "code"
+    )
     known = dict[str, str]()
     return "\n".join(_cell("".join(map(str, code)) if isinstance(code, list) else str(code), known) for code in codes) + "\n"
 
 
 def _cell(code: str, known: dict[str, str]) -> str:
     """Return the shell text of a cell. `known`: the variables of Python whose value is a literal."""
+    code = code.rstrip("\n")
     if found := SHELL_CELL.match(code):
         return f"(\n{code[found.end() :]}\n)"
     if found := FILE_CELL.match(code):

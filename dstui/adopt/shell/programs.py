@@ -232,12 +232,19 @@ def _pwd(_words: list[str], state: ShellState, _given: str | None, _around: Shel
 
 def _dirname(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
     words = words[words[:1] == ["--"] :]
-    return (posixpath.dirname(words[0].rstrip("/")) or ".") + "\n" if len(words) == 1 else None
+    if len(words) != 1 or _ends_open(words[0]):
+        return None
+    return (posixpath.dirname(words[0].rstrip("/")) or ".") + "\n"
+
+
+def _ends_open(path: str) -> bool:
+    """Return whether the last name of a path has a hole, which may contain several names."""
+    return OPEN in posixpath.basename(path.rstrip("/"))
 
 
 def _basename(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
     words = words[words[:1] == ["--"] :]
-    if not 1 <= len(words) <= 2 or words[0].startswith("-"):
+    if not 1 <= len(words) <= 2 or words[0].startswith("-") or _ends_open(words[0]):
         return None
     return posixpath.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) == 2 else "") + "\n"
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dstui.adopt.shell.build_files import as_shell
-from dstui.adopt.shell.expansion import line_of
+from dstui.adopt.shell.expansion import line_of, literal
 from dstui.adopt.shell.interpreter import ShellReader
 from dstui.adopt.shell.notebook import notebook_as_shell
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
@@ -93,15 +93,10 @@ def _written_launches(tree: Node) -> Iterator[str]:
             condition = line_of(node)  # noqa: PLW2901
         waiting += [(one, condition) for one in (node.values() if isinstance(node, dict) else node) if isinstance(one, dict | list)]
         if isinstance(node, dict) and node.get("Type") == "CallExpr":
-            found = recognise([_literal(word) for word in node.get("Args") or ()])
+            found = recognise([literal(word) for word in node.get("Args") or ()])
             if found is not None and found.launcher not in ("shell", "script", "python"):
                 under = f", under the condition in line {condition}," if condition else ""
                 yield f"{found.launcher} in line {line_of(node)}{under}"
-
-
-def _literal(word: Node) -> str:
-    """Return a word without its expansions."""
-    return "".join(part.get("Value", "$") for part in word.get("Parts") or ())
 
 
 def _about_moments(launches: Sequence[Launch], moments: Collection[str]) -> Iterator[str]:
