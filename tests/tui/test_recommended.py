@@ -121,6 +121,7 @@ async def test_measuring_asks_hands_over_the_terminal_and_keeps_the_plan_unless_
         before = store(pilot).state.plan.text
         await pilot.press("3", "r")
         await until(pilot, lambda: "T  measure" in text_of(pilot, ROWS))
+        (tmp_path / "train.py").unlink()  # dstui tune says so and starts no job
         await pilot.press("T")
         await until(pilot, lambda: letters(pilot))
         await pilot.press("y")
