@@ -171,6 +171,10 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
 FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?)?[ \t]*[$%❯][ \t]+(?=\S)", re.MULTILINE)
 CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
+LISTED = re.compile(
+    r"^[ \t]*-[ \t]+(?=(?:\w+=\S+[ \t]+)*(?:deepspeed|torchrun|accelerate[ \t]+launch|uv[ \t]+run|llamafactory-cli)[ \t]+\S)", re.MULTILINE
+)
+"""The dash before a launch in a list, of YAML (`commands:` of a job's description) or of a page."""
 NUMBERED = re.compile(r"^[ \t]*(\d{1,5})(?:[ \t]*[|:│])?(?:[ \t]+|$)(.*)$")
 PLACEHOLDER = re.compile(
     r"(?<![<\w&])<((?=[^>]*[^\W\d])(?:[\w.][\w .:/|,-]{0,60}?|/[\w./-]{1,60}(?=>(?:\s|$))))(?<!\s)>(?=[\s/.\-_:,;\"')]|$)"
@@ -184,7 +188,7 @@ QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re
 def cleaned(text: str) -> str:
     """Return the shell text of a paste. Line numbers stay the same."""
     text = FENCE.sub("", notebook_as_shell(text).replace("\r\n", "\n"))
-    text = as_shell(_without_numbers(text))
+    text = LISTED.sub("", as_shell(_without_numbers(text)))
     if PROMPT.search(text):
         text = CONTINUED.sub("", PROMPT.sub("", text))
     return re.sub(r"\\[ \t]*\Z", "", text.rstrip()) + "\n"
