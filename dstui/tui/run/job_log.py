@@ -127,7 +127,7 @@ class JobLog:
         self._approach()
         self.view.sync()
         if self._searches_on:
-            self.view.set_timer(0, self._search_on)
+            self.view.call_later(self._search_on)
         return grown
 
     @property
