@@ -184,16 +184,18 @@ def jobs() -> Iterator[Amplified]:
     """Yield job folders in which one file is sparse or holds millions of empty lists."""
     commands = (("runs", "--in", "."), ("logs", "run"), ("diagnose", "run"), ("bundle", "run"), ("stop", "run"), ("stacks", "run"))
     for name in RECORDS:
-        for kind, text in {"sparse": b"", "lists": b'{"ranks": [' + b"[]," * 5_000_000 + b"[]]}"}.items():
+        for kind in ("sparse", "lists"):
 
-            def write(folder: Path, name: str = name, text: bytes = text) -> None:
+            def write(folder: Path, name: str = name, kind: str = kind) -> None:
                 for part in ("logs", "ranks"):
                     (folder / "run" / part).mkdir(parents=True, exist_ok=True)
                 status = {"state": "failed", "exit_code": 1, "ranks": {"0": {"host": "h", "pid": 1, "state": "ended", "exit_code": 1}}}
                 (folder / "run/status.json").write_text(json.dumps(status))
                 (folder / "run/logs/rank_0.log").write_text("a line\n")
-                (folder / "run" / name).write_bytes(text)
-                if not text:
+                if kind == "lists":
+                    (folder / "run" / name).write_bytes(b'{"ranks": [' + b"[]," * 5_000_000 + b"[]]}")
+                else:
+                    (folder / "run" / name).write_bytes(b"")
                     os.truncate(folder / "run" / name, SPARSE)
 
             yield Amplified(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from dstui.adopt.shell.recognise import FRAMEWORKS, PYTHON
-from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, to_plan_text
+from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, to_display_text, to_plan_text
 from dstui.base.dataclass import dataclass
 
 SWITCHES: Mapping[str, frozenset[str]] = {
@@ -35,6 +35,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {"accelerate": ("accelerate", "launch"
 GPUS = f"${{{GPU_COUNT}}}"
 """The value of an option that is the number of GPUs of the machine."""
 
+LONGEST = 100
+"""Characters of a wrapper in a note."""
 COMMAND = re.compile(r"(?:^|\s)(?:torchrun|accelerate launch|deepspeed|python3?)\s|\s--\w|^pkill\s")
 """A variable with a command or options, from which the text assembles the launch."""
 
@@ -57,7 +59,11 @@ class CommandLine:
     """The working directory, relative to the folder in which the text runs; empty if it is the same."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that the text writes first: absolute path -> content."""
+    hosts: Mapping[str, int] = field(default_factory=dict)
+    """The hosts of a hostfile that the text writes first."""
     notes: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    """Programs in front of the launch, with their options."""
     python: str = ""
     """The path of the ranks' interpreter, if `--no_python` is followed by one."""
     command: tuple[str, ...] = ()
@@ -83,6 +89,7 @@ def command_line(launch: Launch, here: str, *, programs: bool = False) -> Comman
     options, rest, module = ({}, [launch.launcher], False) if whole else _options(launch.launcher, words)
     if not rest:
         raise NoLaunch(f"line {launch.line}: the command names no script: {launch.launcher} … SCRIPT ARGUMENTS")
+    refused = launch.launcher == "deepspeed" and "-m" in words[: len(words) - len(rest)]
     python = ""
     if options.pop("no_python", False):
         python = rest[0] if "/" in rest[0] else ""
@@ -93,11 +100,12 @@ def command_line(launch: Launch, here: str, *, programs: bool = False) -> Comman
                 raise
             whole, program = True, rest[0]
     texts = [name for name, value in launch.env.items() if "\n" in value or COMMAND.search(value)]
-    notes = [f"{wrapper} precedes the launch, and is left out" for wrapper in dict.fromkeys(launch.wrappers)]
+    notes = [f"{to_display_text(one)[:LONGEST]} precedes the launch, and is left out" for one in dict.fromkeys(launch.wrappers)]
     notes += [
         f"{name} is exported and contains words of the command, which are in the Plan: it is left out of cluster.env" for name in texts
     ]
     notes += [f"each rank runs {program}, not a script or module of Python: the Plan runs the command as it is"] if program else []
+    notes += ["deepspeed refuses -m, which it does not know: the Plan has the --module that is meant"] if refused else []
     folder = to_plan_text(_relative(launch.folder, here))
     notes += [f"job.workdir is {folder}: the text changes to it"] if folder else []
     return CommandLine(
@@ -108,10 +116,11 @@ def command_line(launch: Launch, here: str, *, programs: bool = False) -> Comman
         tuple(rest[1:]),
         {name: to_plan_text(value) for name, value in launch.env.items() if name not in ("PATH", *texts)},
         folder,
-        {to_plan_text(path): content for path, content in launch.written.items()},
-        tuple(notes),
-        python,
-        (*COMMANDS.get(launch.launcher, (launch.launcher,)), *words) if whole else (),
+        files={to_plan_text(path): content for path, content in launch.written.items()},
+        notes=tuple(notes),
+        wrappers=launch.wrappers,
+        python=python,
+        command=(*COMMANDS.get(launch.launcher, (launch.launcher,)), *words) if whole else (),
     )
 
 
@@ -140,7 +149,7 @@ def _options(launcher: str, words: Sequence[str]) -> tuple[dict[str, str | bool]
     while rest and rest[0].startswith("-") and rest[0] != "-":
         name, equals, value = rest.pop(0).lstrip("-").partition("=")
         name = name.replace("-", "_")
-        name = SHORT.get(name, name) if name != "m" or launcher != "deepspeed" else name  # DeepSpeed has no -m
+        name = SHORT.get(name, name)
         if launcher == "python" and name == "module":
             return {}, rest, True
         if equals or name in SWITCHES.get(launcher, ()):

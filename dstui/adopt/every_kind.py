@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 
 from dstui.adopt.command_line import CommandLine, NoLaunch, command_line
@@ -80,6 +81,9 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
         there = beside.text_of(posixpath.join(folder, unescape_holes(name))) if folder else None
         return beside.text_of(unescape_holes(name)) if there is None else there
 
+    hostfile = line.options.get("hostfile")
+    if isinstance(hostfile, str) and (written := line.files.get(posixpath.normpath(posixpath.join(place, hostfile)))) is not None:
+        line = replace(line, hosts=_hosts_written(written))
     facts = next((found for name in _files_of(line) if (found := beside.facts_of(posixpath.join(folder, name)))), None)
     made = plan_of_command(replace(line, notes=notes), source, text_of, facts)
     return replace(made, launches=tuple(_listed(shell.launches)))
@@ -157,6 +161,13 @@ def _hosts(text: str) -> dict[str, int]:
         return parse_hostfile(text)
     except HostfileError as error:
         raise ConfigError(error.message, error.line) from None
+
+
+def _hosts_written(text: str) -> dict[str, int]:
+    """Return the hosts of a hostfile that a text writes; none if only a run knows them."""
+    with suppress(HostfileError):
+        return parse_hostfile(text)
+    return {}
 
 
 def _variables(text: str) -> dict[str, str]:

@@ -37,6 +37,8 @@ LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
 USE_DEEPSPEED = "ACCELERATE_USE_DEEPSPEED"
 """The variable with which `accelerate launch` makes accelerate use DeepSpeed."""
 CLUSTER = ("hostfile", "include", "exclude")
+RANK_STARTERS = {"mpirun": "openmpi", "mpiexec": "mpich", "srun": "slurm"}
+"""Programs that start one process for each rank -> the launcher of a Plan that uses them."""
 NUMBERS = ("num_nodes", "num_gpus", "master_port")
 """Options of the deepspeed launcher that are keys of `cluster:`, as is master_addr."""
 
@@ -153,6 +155,8 @@ def _deepspeed_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
             _number(found, name, name, value, notes)
         elif name == "master_addr" and isinstance(value, str):
             _address(found, value, notes)
+        elif name == "hostfile" and line.hosts:
+            found["hosts"] = dict(line.hosts)
         elif name in CLUSTER and isinstance(value, str):
             found[name] = value
         elif name == "launcher" and str(value).lower() in LAUNCHERS:
@@ -252,8 +256,16 @@ def _accelerate_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     return found
 
 
-def _python_options(_line: CommandLine, notes: list[str]) -> dict[str, Any]:
-    notes.append("python starts one process, this Plan one on every GPU: for a single one write `hosts: {localhost: 1}` under cluster")
+def _python_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
+    """Note which ranks the Plan starts instead of those of the command."""
+    starter = next((one for one in (wrapper.partition(" ")[0] for wrapper in line.wrappers) if one in RANK_STARTERS), "")
+    if starter:
+        notes.append(
+            f"{starter} starts the ranks, this Plan one on every GPU: write the hosts as cluster.hosts or cluster.hostfile,"
+            f" and `launcher: {RANK_STARTERS[starter]}` if {starter} is to start them again"
+        )
+    else:
+        notes.append("python starts one process, this Plan one on every GPU: for a single one write `hosts: {localhost: 1}` under cluster")
     return {}
 
 
@@ -322,7 +334,7 @@ DEFAULTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
 }
 """Command of a framework -> defaults of its options that a forecast rests on (swift/arguments, llamafactory/hparams)."""
 BUILT_IN = re.compile(r"(?:deepspeed_)?zero(?P<stage>[0-3])(?P<offload>_offload)?")
-"""The configurations that swift and xtuner have by name."""
+"""The configurations that swift, xtuner and trl have by name."""
 
 
 def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str], str | None]) -> Imported:
@@ -366,9 +378,11 @@ def _config_files(command: tuple[str, ...], read_named: Callable[[str], str | No
     """Yield the DeepSpeed files that a command names in its words or its YAML; for built-in ones (`zero2`) only the name."""
     for at, word in enumerate(command):
         option, equals, value = word.partition("=")
+        given = value if equals else next(iter(command[at + 1 : at + 2]), "")
         if option.lstrip("-") in ("deepspeed", "deepspeed_config") and option != word[:1]:
-            given = value if equals else next(iter(command[at + 1 : at + 2]), "")
             if given and not given.startswith("-"):
                 yield given
+        elif option == "--accelerate_config" and BUILT_IN.fullmatch(given):
+            yield given
         elif word.endswith(YAML) and (text := read_named(word)) is not None and (named := NAMES_CONFIG.search(text)):
             yield named["path"]

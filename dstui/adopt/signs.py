@@ -9,6 +9,7 @@ from dstui.plan.load import TOP
 
 Kind = Literal["plan", "ds_config", "accelerate", "command", "hostfile", "env", "script"]
 PYTHON = ".py"
+NOTEBOOK = ".ipynb"
 SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
 """Keys that no Plan has at its top level. The first three alone are enough if a text may be a DeepSpeed configuration."""
 OF_A_PLAN = {"job", "deepspeed", "cluster"}
@@ -41,7 +42,7 @@ def kind_of(text: str, name: str = "") -> Kind:
     """Return the kind of a text. The root decides, then its name and its lines; otherwise it is a Plan."""
     if name.endswith(PYTHON):
         return "script"
-    if text.startswith("#!"):
+    if text.startswith("#!") or name.endswith(NOTEBOOK):
         return "command"
     braces, keys = in_braces(text), root_keys(text)
     if keys & OF_A_PLAN or ("version" in keys and keys <= set(TOP)):

@@ -31,7 +31,6 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
     integration: str | None = None,
     deepspeed_version: str | None = None,
     script: ScriptFacts | NoScript | None = None,
-    model: Mapping[str, Any] | None = None,
     models: Mapping[str, Mapping[str, Any] | None] | None = None,
     pool: Mapping[str, int] | HostfileProblem | None = None,
     env_files: EnvFiles | None = None,
@@ -39,8 +38,8 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
 ) -> list[Finding]:
     """Return the findings on a Plan, most severe first. Unknown facts about the machine or the world size are not judged.
 
-    `script`: the facts about the training script (`dstui.documents.training_script.script_facts_of`). `model`, `models`: the config.json of
-    the model, or of each of several (`dstui.facts.model_configs.read_model_configs`). `pool`: the content of the hostfile (`hostfile_of` of
+    `script`: the facts about the training script (`dstui.documents.training_script.script_facts_of`). `models`: the config.json of
+    each configuration's model (`dstui.facts.model_configs.read_model_configs`). `pool`: the content of the hostfile (`hostfile_of` of
     `dstui.documents.plan_files`). `env_files`: the .deepspeed_env files that DeepSpeed would read (`env_files_of` there). `slurm`: the
     offers of this host's SLURM cluster.
 
@@ -65,7 +64,7 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
     for number, (name, config) in enumerate(plan.configurations.items()):
         root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None
         trained = plan.trains(name)
-        architecture = (models or {}).get(name, model)
+        architecture = (models or {}).get(name)
         lines = env_file_lines(target) if whole is not None else ()
         around = (script, architecture, trained, pool, installed, lines, slurm)
         found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, *around))
@@ -101,7 +100,6 @@ def check_config(  # noqa: PLR0913 - all but the first are named
     world_size: int | None = None,
     integration: str = "deepspeed",
     deepspeed_version: str | None = None,
-    root: str = "",
     lines: Callable[[str], int | None] = lambda _path: None,
 ) -> list[Finding]:
     """Return the findings on a bare DeepSpeed configuration. `lines(path)` returns the line of a key in its text."""
@@ -109,7 +107,7 @@ def check_config(  # noqa: PLR0913 - all but the first are named
     from dstui.plan.catalogue import release
 
     known = release(deepspeed_version)
-    context = Context(config, known, integration, world_size, machine, None, root, lines, installed=deepspeed_version)
+    context = Context(config, known, integration, world_size, machine, None, "", lines, installed=deepspeed_version)
     return sort_findings(list(_evaluated(context)))
 
 

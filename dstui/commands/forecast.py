@@ -17,8 +17,9 @@ from dstui.commands.plan_argument import add_no_site, plan_of
 from dstui.documents.plan_files import hostfile_of, read_pool
 from dstui.facts.measured import Taken, calibrate, model_key, read_measured
 from dstui.facts.model_files import read_models
-from dstui.forecast.forecast import Forecast, Need, forecast
+from dstui.forecast.forecast import Forecast, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed
+from dstui.forecast.need import Need
 from dstui.forecast.part_words import PART_WORDS, part_name
 from dstui.forecast.recommend import NOT_SEARCHED, RankedPlan, RankedPlans, recommend
 from dstui.forecast.setup import Setup
@@ -215,7 +216,7 @@ def _line(name: str, need: Need) -> str:
     if not need.capacity:
         return f"{name:<15} {format_size(need.bytes)} {around}"
     sizes = f"{format_size(need.bytes)} of {format_size(need.capacity)} free"
-    return f"{name:<15} {_bar(need.bytes / need.capacity)} {sizes} {around}: {WORDS[need.verdict]}"
+    return f"{name:<15} {_bar(need.bytes / need.capacity)} {sizes} {around}: {'probably ' * need.may_fit}{WORDS[need.verdict]}"
 
 
 def _bar(share: float, cells: int = BAR) -> str:

@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ds_config.json, accelerate YAML, a script with a launch in it, hostfile, .deepspeed_env; - is text pasted to standard input;"
         " -- COMMAND … is a command as you would type it",
     )
-    parser.add_argument(
-        "--launch", type=int, default=0, metavar="N", help="the Nth of several launches in a text, in the order of the list"
-    )
+    parser.add_argument("--launch", type=int, metavar="N", help="the Nth of several launches in a text, in the order of the list")
     parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the Plan into a file instead of to standard output")
     parser.add_argument("--force", action="store_true", help="let -o replace a file with other content")
 
@@ -33,11 +31,11 @@ def run(args: argparse.Namespace) -> int:
     """Print or write the Plan, and print what was changed or not understood. Return 0; 2 after an error."""
     if not args.files and not args.command:
         return refuse("import takes a file, - or -- COMMAND …")
-    if args.launch < 0:
+    if args.launch is not None and args.launch < 1:
         return refuse("--launch counts from 1")
     try:
-        opened = [_opened(name, args.launch) for name in args.files]
-        opened += [open_text(shlex.join(args.command), args.launch)] if args.command else []
+        opened = [_opened(name, args.launch or 0) for name in args.files]
+        opened += [open_text(shlex.join(args.command), args.launch or 0, "command")] if args.command else []
         plan = _joined(opened)
         for note in (note for one in opened for note in one.notes):
             say(note)

@@ -101,7 +101,7 @@ def _hosts(args: argparse.Namespace) -> int:
         slots = parse_hostfile(read_text(args.hosts))
     except HostfileError as error:
         raise FileProblem(f"{args.hosts}: {error}") from None
-    views = probe_hosts(list(slots), deadline=args.deadline or THERE_SECONDS)
+    views = probe_hosts(list(slots), args.deadline or THERE_SECONDS)
     if args.json:
         tell(json.dumps({"version": 1, "hosts": [{"slots": slots[view.host], **_json(view)} for view in views]}, indent=1))
     else:

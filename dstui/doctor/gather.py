@@ -147,10 +147,10 @@ def gather_cases(
     return job, tuple(replace(case, others=tuple(other for other in forecasts if other is not case)) for case in forecasts)
 
 
-def gather_fleet(hosts: Mapping[str, int], *, deadline: float = DEADLINE) -> tuple[JobOnHosts, tuple[Case, ...]]:
+def gather_fleet(hosts: Mapping[str, int]) -> tuple[JobOnHosts, tuple[Case, ...]]:
     """Return the hosts as a job without a Plan, and a case for each of them. Never raises an exception for a failing host."""
     job = JobOnHosts(None, hosts, sys.executable, sys.executable, gettempdir(), None)
-    return job, tuple(_look(job, probe(), False, deadline))
+    return job, tuple(_look(job, probe(), False, DEADLINE))
 
 
 def _look(

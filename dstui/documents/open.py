@@ -102,10 +102,10 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Op
     return Opened(apply_overrides(plan, sets), None, tuple(notes), made=True)
 
 
-def open_text(text: str, launch: int = 0) -> Opened:
-    """Open a text that has no file, such as a pasted command. Raises FileProblem or PlanError."""
+def open_text(text: str, launch: int = 0, kind: Kind | None = None) -> Opened:
+    """Open a text that has no file, such as a pasted command, as its kind or the given one. Raises FileProblem or PlanError."""
     path = Path("pasted")
-    kind = kind_of(text)
+    kind = kind or kind_of(text)
     if kind == "plan":
         return Opened(load_layered(text, "pasted", str(Path.cwd())), None)
     return _made(path, text, kind, ImportOptions(launch=launch))

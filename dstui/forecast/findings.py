@@ -14,10 +14,11 @@ from dstui.check.rules.cluster import BINDS
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES
 from dstui.forecast.corrections import correction_of
-from dstui.forecast.forecast import Forecast, Need, forecast
+from dstui.forecast.forecast import Forecast, forecast
 from dstui.forecast.memory import BUILD
 from dstui.forecast.model import counts
 from dstui.forecast.modelled import Facts, models_of
+from dstui.forecast.need import Need
 from dstui.forecast.patch import patch_of
 from dstui.forecast.plan_search import batches_of, space_of
 from dstui.forecast.recommend import way_of, ways_out
@@ -114,7 +115,8 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
         message = f"this Plan needs {about}: it fits only if little memory is wasted (up to {format_size(need.range[1])})"
         yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
         return
-    yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)
+    message = f"this Plan needs {about}: it {'probably ' * need.may_fit}does not fit"
+    yield Finding(place.code, "warning", path, message, why, line=plan.line_of(path), fix=fix)
 
 
 def nearest_fix(

@@ -4,71 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Literal
+from typing import Any
 
 from dstui.adopt.script_options import options_of
 from dstui.base.dataclass import dataclass
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
-from dstui.forecast.corrections import Scale
-from dstui.forecast.memory import (
-    ADAPTED,
-    BUILD,
-    CUDA_CONTEXT,
-    INSIDE,
-    LEAST_CUDA,
-    WASTED,
-    Needs,
-    Room,
-    combine_needs,
-    fragmented,
-    nccl_bytes,
-    needs,
-    process_bytes,
-)
+from dstui.forecast.memory import ADAPTED, SPLIT, Needs, combine_needs, needs
 from dstui.forecast.model import Counts, adapted_elements
 from dstui.forecast.modelled import Facts, Modelled, models_of
+from dstui.forecast.need import Need, Verdict, gpu_need, host_need, scaled
 from dstui.forecast.own_arguments import built_configuration
 from dstui.forecast.rates import Rates, rates_of, with_measured
-from dstui.forecast.setup import Setup, configurations
-from dstui.forecast.speed import Speed, ranged, speed, traffic, work
+from dstui.forecast.setup import SHORT, Setup, configurations
+from dstui.forecast.speed import SLOWER, Speed, ranged, speed, traffic, work
 from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.handed_over import named_files
-
-Verdict = Literal["fits", "tight", "too big", "unknown"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """Needed bytes in one place: of each GPU, or of each node."""
-
-    parts: Mapping[str, int] = field(default_factory=dict)
-    """By part, at the moment of the peak; they sum up to `bytes`."""
-    moments: Mapping[str, int] = field(default_factory=dict)
-    """The peak of each moment."""
-    bytes: int | None = None
-    range: tuple[int, int] = (0, 0)
-    capacity: int | None = None
-    """The free bytes there; None if the Machine does not tell."""
-
-    @property
-    def peak(self) -> str:
-        """The moment of the peak."""
-        return max(self.moments, key=lambda moment: self.moments[moment], default="")
-
-    @property
-    def verdict(self) -> Verdict:
-        """Return whether it fits: with its whole range, only by the estimate, or not."""
-        if self.bytes is None or self.capacity is None:
-            return "unknown"
-        return "too big" if self.bytes > self.capacity else "tight" if self.range[1] > self.capacity else "fits"
-
-    @property
-    def headroom(self) -> float | None:
-        """The share of the capacity that is left; negative where it is too small."""
-        return 1 - self.bytes / self.capacity if self.bytes is not None and self.capacity else None
+from dstui.plan.model import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +129,8 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     broken = next((m.facts.problem for m in models if m.facts.problem), "")
     if broken or not models:
         return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(reported))
-    return with_range(assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown]), models, rates)
+    found = with_range(assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown]), models, rates)
+    return with_unsaid(found, models, room, rates)
 
 
 def with_range(found: Forecast, models: Sequence[Modelled], rates: Rates) -> Forecast:
@@ -188,11 +143,33 @@ def with_range(found: Forecast, models: Sequence[Modelled], rates: Rates) -> For
     return replace(found, speed=ranged(found.speed, spread, ends, full=found.gpu.verdict in ("tight", "too big")))
 
 
+def with_unsaid(found: Forecast, models: Sequence[Modelled], room: Capacity, rates: Rates) -> Forecast:
+    """Return the forecast with ranges that begin at the least of what the Plan does not say: recomputation, and shorter samples."""
+    smaller = [replace(one, setup=one.setup._replace(**least_of(one.model))) for one in models]
+    if found.corrected or all(one.setup == other.setup for one, other in zip(models, smaller, strict=True)):
+        return found
+    least = assembled(smaller, room, rates, ())
+    if found.speed and least.speed:
+        low, high = found.speed.range
+        found = replace(found, speed=replace(found.speed, range=(min(low, least.speed.tokens * SLOWER), high)))
+    return replace(found, gpu=found.gpu.begun_at(least.gpu), host=found.host.begun_at(least.host))
+
+
+def least_of(model: Model | None) -> dict[str, Any]:
+    """Return the settings of the least need of memory for those that a Plan does not say."""
+    unsaid = {"checkpointing": True} if model is None or model.activation_checkpointing is None else {}
+    return {**unsaid, **({"sequence": SHORT} if model is None or model.sequence_length is None else {})}
+
+
 def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, measured: Mapping[str, Any] | None) -> Rates:
     """Return the machine's rates in the models' precision, with measured values."""
     half = bool(models) and models[0].setup.precision == "fp16"
     attention = models[0].setup.attention if models else ""
-    rates = with_measured(rates_of(machine, room.gpus, room.nodes, half=half, attention=attention), measured or {})
+    return with_doubt(with_measured(rates_of(machine, room.gpus, room.nodes, half=half, attention=attention), measured or {}), models)
+
+
+def with_doubt(rates: Rates, models: Sequence[Modelled]) -> Rates:
+    """Return the rates without those of newer kernels for attention, unless these would be much faster for long sequences."""
     long = any(one.setup.sequence >= LONG for one in models)
     if long and rates.newest_attention > MUCH_FASTER * rates.attention > 0:
         return replace(rates, unknown=(*rates.unknown, NEWER_KERNELS.format(rates.newest_attention / rates.attention)))
@@ -223,7 +200,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         a = batch_of(one, n)
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
-        unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0)
+        unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0, SPLIT if one.setup.split > 1 else 1.0)
         quantized = bool((one.model and one.model.quantization) or one.facts.stored)
         wider += a.kept * (quantized and one.setup.training and one.setup.weight_bytes == 2)
         if rates.flops:
@@ -314,62 +291,3 @@ def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
     slowest = max(speeds, key=lambda s: s.step)
     step = sum(s.step for s in speeds) * scale
     return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
-
-
-def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0, wider: float = 0.0) -> Need:
-    """Return a GPU's need including its process; 0 for CPU ranks. `wide`, `wider`: a factor of the range, and bytes of its upper end."""
-    if capacity.on_cpu:
-        return Need()
-    peak = room.peak
-    around = {"cuda_context": CUDA_CONTEXT, "nccl_buffers": nccl_bytes(setup), "allocator": peak * WASTED[setup.stage]}
-    more = sum(around.values())
-    parts = round_parts({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
-    moments = {moment: int(size + more) for moment, size in room.moments.items()}
-    fixed = more - around["allocator"]
-    low, high = peak * INSIDE / wide + fixed, (peak + wider) * fragmented(setup) * wide + fixed
-    return Need(parts=parts, moments=moments, bytes=int(peak + more), range=(int(low), int(high)), capacity=capacity.gpu)
-
-
-def host_need(found: Needs, setup: Setup, capacity: Capacity) -> Need:
-    """Return a node's need of RAM: that of its ranks, on CPUs including what GPUs would hold."""
-    ranks = capacity.ranks_per_node
-    process, least = process_bytes(setup), process_bytes(setup, LEAST_CUDA)
-    moments = dict(found.host.moments)
-    parts = dict(found.host.parts)
-    if capacity.on_cpu:
-        held = sum(found.host.parts.values())
-        moments = {moment: size + held for moment, size in found.gpu.moments.items()} | {BUILD: found.host.moments.get(BUILD, 0.0)}
-        for part, size in found.gpu.parts.items():
-            parts[part] = parts.get(part, 0) + size
-    most = max(moments.values(), default=0.0)
-    spike = most - sum(parts.values())
-    if spike > 0:
-        parts[max(moments, key=lambda moment: moments[moment])] = spike
-    point = ranks * (most + process)
-    pinned = 1.3 if setup.pinned and setup.optimizer_offload != "none" and not capacity.on_cpu else 1.05
-    return Need(
-        parts=round_parts({part: ranks * size for part, size in {**parts, "processes": process}.items() if size > 0}, point),
-        moments={moment: int(ranks * (size + process)) for moment, size in moments.items()},
-        bytes=int(point),
-        range=(int(ranks * (most + least) * 0.9), int(ranks * (most * pinned + process * 1.5))),
-        capacity=capacity.host,
-    )
-
-
-def scaled(need: Need, part: Scale, spread: float) -> Need:
-    """Return a need corrected by runs of this model. The range is narrower, the more so the less the runs differ."""
-    if part.scale == 1.0 or need.bytes is None:
-        return need
-    total = need.bytes * part.scale
-    moments = {moment: int(size * part.scale) for moment, size in need.moments.items()}
-    parts = round_parts({name: size * part.scale for name, size in need.parts.items()}, total)
-    return replace(need, parts=parts, moments=moments, bytes=int(total), range=(int(total * max(1 - spread, 0)), int(total * (1 + spread))))
-
-
-def round_parts(parts: Mapping[str, float], total: float) -> dict[str, int]:
-    """Round parts to integers that sum up to the total."""
-    rounded = {part: int(size) for part, size in parts.items() if size >= 1}
-    if rounded:
-        largest = max(rounded, key=lambda part: rounded[part])
-        rounded[largest] += int(total) - sum(rounded.values())
-    return rounded

@@ -54,7 +54,8 @@ def preset(name: str) -> Mapping[str, Any] | None:
     base if only variant words differ.
     """
     lower = name.lower().rstrip("/")
-    found = _by_lower().get(lower) or _by_last().get(lower.rpartition("/")[2]) or _by_base().get(base_name(name))
+    last = lower.rpartition("/")[2]
+    found = _by_lower().get(lower) or _by_last().get(last) or _by_last().get(UNPACKED.sub("", last)) or _by_base().get(base_name(name))
     return presets()[found] if found else None
 
 
@@ -72,7 +73,9 @@ def tuned_from(name: str) -> str | None:
     return _by_base()[max(found, key=len)] if found else None
 
 
-QUANTIZED_NAME = re.compile(r"[-_](?:(gptq|awq)(?:[-_](?:int)?(4|8)(?:bits?)?)?|(bnb)-4bit|int(4|8)|fp(8))$", re.I)
+UNPACKED = re.compile(r"-(?:bf16|fp16)$")
+"""The end of the name of a copy in 16 bits of a model whose own files have fewer."""
+QUANTIZED_NAME = re.compile(r"[-_](?:(gptq|awq)(?:[-_](?:int)?(4|8)(?:bits?)?)?|(bnb)-4bit|int(4|8)|fp(8)|(?:nv|mx)fp4)$", re.I)
 """The end of the name of a quantized copy: its method, and its bits if they are not 4."""
 
 
@@ -93,7 +96,7 @@ RELEASE = re.compile(r"-v\d\.\d$")
 """The release of a model of which all have the same sizes."""
 SIZE = re.compile(r"\d[bm]\d?(?=-|$)")
 VARIANTS = re.compile(
-    r"-(?:instruct|chat|it|pt|base|hf|sft|dpo|rm|simpo|thinking|python|mono|deduped|tldr|mixture|mt|full|embedding|reranker|bnb-4bit|(?!0414)\d{4})(?=-|$)"
+    r"-(?:instruct|chat|it|pt|base|hf|sft|dpo|rm|simpo|thinking|python|mono|deduped|tldr|mixture|mt|full|embedding|reranker|bnb-4bit|bf16|fp16|(?!0414)\d{4})(?=-|$)"
 )
 """Words in a name about how a model was trained, which say nothing about its size. GLM-4-9B-0414 is another model than GLM-4-9B."""
 

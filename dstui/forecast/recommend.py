@@ -13,10 +13,11 @@ from typing import Any
 from dstui.base.dataclass import dataclass
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import ON_CPUS, Choice
-from dstui.forecast.forecast import Forecast, Verdict, assembled, batch_of, gpu_need, host_need, rates_for
+from dstui.forecast.forecast import Forecast, assembled, batch_of, rates_for
 from dstui.forecast.memory import BUILD, needs
 from dstui.forecast.model import ModelFacts, counts
 from dstui.forecast.modelled import Facts, Modelled, models_of
+from dstui.forecast.need import Verdict, gpu_need, host_need
 from dstui.forecast.patch import Patch, patch_of
 from dstui.forecast.plan_search import BUCKETS, LIKE, PREFETCH, REUSE, SUB_GROUPS, Candidate, search
 from dstui.forecast.rates import Rates

@@ -235,11 +235,14 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
     return setup, reported
 
 
-SEQUENCE = 2048
+SEQUENCE, SHORT = 2048, 512
+"""The tokens of a sample if the Plan does not say: assumed for the estimate, and for the lower end of its range."""
 PIPELINE = "a pipeline of {} stages: each is assumed to hold an equal part of the model, the first the activations of as many micro-batches"
 UNSAID = {
-    "sequence_length": f"model.sequence_length is not given: {SEQUENCE} tokens are assumed",
-    "activation_checkpointing": "model.activation_checkpointing is not given: none is assumed, which needs the most memory",
+    "sequence_length": f"model.sequence_length is not given: {SEQUENCE} tokens are assumed, and at least {SHORT} for the ranges",
+    "activation_checkpointing": (
+        "model.activation_checkpointing is not given: off is assumed, which needs the most memory; the ranges begin with it on"
+    ),
 }
 
 

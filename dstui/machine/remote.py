@@ -111,9 +111,9 @@ def _failure(host: str, last: Line, deadline: float) -> Failure | None:
     return failure(host, str(reported)) if kind == "failed" else None
 
 
-def probe_hosts(hosts: Sequence[str], *, deadline: float = 10.0, python: str = sys.executable) -> tuple[HostView, ...]:
+def probe_hosts(hosts: Sequence[str], deadline: float) -> tuple[HostView, ...]:
     """Probe hosts in parallel and return them in the order of `hosts`. Takes as long as the slowest, at most the deadline."""
     if not hosts:
         return ()
     with ThreadPoolExecutor(min(len(hosts), AT_ONCE)) as pool:
-        return tuple(pool.map(lambda host: probe_host(host, deadline=deadline, python=python), hosts))
+        return tuple(pool.map(lambda host: probe_host(host, deadline=deadline), hosts))

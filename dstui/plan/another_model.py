@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
 from dstui.plan.document import scalar_entries
 from dstui.plan.load import MODEL_NAME
 from dstui.plan.plan import Plan, load
-from dstui.plan.quick_yaml import yaml
 from dstui.plan.splice import Splice
 
 ONE, MICRO, STEPS = "{ds_config}", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Literal
 
+import yaml
+
 from dstui.base.dataclass import dataclass
 from dstui.base.limits import MAX_DEPTH, MAX_DIGITS, MAX_PATH, MAX_VALUES, TOO_DEEP, TOO_LONG, TOO_MANY, LimitError
-from dstui.plan.quick_yaml import yaml
 from dstui.plan.scalars import is_null, resolve
 
 Path = tuple[str | int, ...]

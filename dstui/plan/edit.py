@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace as with_changes
 from typing import Any
 
+import yaml
+
 from dstui.plan.document import Document, DocumentError, Node, Path, scalar_entries
 from dstui.plan.finding import Operation
-from dstui.plan.quick_yaml import yaml
 from dstui.plan.scalars import yaml_scalar
 from dstui.plan.splice import EditError, Splice
 

@@ -13,15 +13,15 @@ from dstui.plan.splice import EditError
 NOTHING = object()
 
 
-def value_at(data: Any, path: Path, default: Any = None) -> Any:
-    """Return the value at a path of nested dicts and lists; `default` if there is none."""
+def value_at(data: Any, path: Path) -> Any:
+    """Return the value at a path of nested dicts and lists; None if there is none."""
     for part in path:
         if isinstance(data, Mapping) and str(part) in data:
             data = data[str(part)]
         elif isinstance(data, list) and str(part).isdecimal() and int(part) < len(data):
             data = data[int(part)]
         else:
-            return default
+            return None
     return data
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
 from dstui.plan.document import Document, Node, Path, scalar_entries
-from dstui.plan.quick_yaml import yaml
 from dstui.plan.scalars import yaml_scalar
 
 Entry = Node | tuple[Node, Node]

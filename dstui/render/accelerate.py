@@ -16,6 +16,7 @@ from dstui.plan import Plan
 from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION, parallelism_variables
 from dstui.plan.catalogue import ZERO_SECTION
 from dstui.plan.hostfile import is_named
+from dstui.render.config_files import config_name
 
 AUTO = "auto"
 PORT = 29500
@@ -30,29 +31,29 @@ LAUNCHERS = {None: "standard", "ssh": "standard", "torchrun": "standard", "accel
 SEVERAL = "several models: the script gives each its plugin, and any key of DeepSpeed here would be an error for all of them"
 
 
-def accelerate_yaml(plan: Plan, slots: Mapping[str, list[int]] | None = None, ds_config: str = "ds_config.json") -> str:
+def accelerate_yaml(plan: Plan, slots: Mapping[str, list[int]] | None) -> str:
     """Return the text of an accelerate YAML, with comments on what it cannot express.
 
-    `slots`: the slots used on each host, if known; `ds_config`: the name of the rendered configuration.
+    `slots`: the slots used on each host, if known.
     """
-    data, remarks = accelerate_data(plan, slots, ds_config)
+    data, remarks = accelerate_data(plan, slots)
     return "".join(f"# {remark}\n" for remark in remarks) + yaml.safe_dump(data, allow_unicode=True)
 
 
-def accelerate_data(plan: Plan, slots: Mapping[str, list[int]] | None, ds_config: str) -> tuple[dict[str, Any], list[str]]:
+def accelerate_data(plan: Plan, slots: Mapping[str, list[int]] | None) -> tuple[dict[str, Any], list[str]]:
     """Return the values of the accelerate YAML, and remarks on them."""
     whole = "distributed_type" in plan.accelerate
     data = {} if whole else dict(QUESTIONNAIRE)
     data |= _machines(plan, slots, whole)
     if not whole or plan.accelerate["distributed_type"] == "DEEPSPEED":
-        remarks = _deepspeed(plan, data, ds_config, whole)
+        remarks = _deepspeed(plan, data, whole)
     else:
         remarks = [f"accelerate uses DeepSpeed only with distributed_type: DEEPSPEED, not with {plan.accelerate['distributed_type']}"]
     data |= {name: value for name, value in plan.accelerate.items() if name not in (SECTION, "mixed_precision") or name not in data}
     return without_spelling({name: value for name, value in data.items() if value is not None}), remarks
 
 
-def _deepspeed(plan: Plan, data: dict[str, Any], ds_config: str, whole: bool) -> list[str]:
+def _deepspeed(plan: Plan, data: dict[str, Any], whole: bool) -> list[str]:
     """Write deepspeed_config and mixed_precision in plugin mode or config-file mode."""
     inner = plan.accelerate.get(SECTION)
     kept = dict(inner) if isinstance(inner, Mapping) else {}
@@ -69,7 +70,7 @@ def _deepspeed(plan: Plan, data: dict[str, Any], ds_config: str, whole: bool) ->
         data[SECTION] = {**_asked(stage, whole), **fields, **init, **hosts, **kept}
         return []
     lost = {name: value for name, value in kept.items() if name in ALONE}
-    data[SECTION] = {FILE: ds_config, **init, **hosts, **{name: value for name, value in kept.items() if name not in lost}}
+    data[SECTION] = {FILE: config_name(""), **init, **hosts, **{name: value for name, value in kept.items() if name not in lost}}
     data["mixed_precision"] = None
     if (wanted := plan.accelerate.get("mixed_precision")) is not None:
         lost["mixed_precision"] = wanted

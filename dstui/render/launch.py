@@ -272,7 +272,7 @@ def _accelerate_file(plan: Plan, used: Mapping[str, list[int]] | None) -> Accele
         multinode = "standard"
     if multinode not in ("standard", "pdsh", "nossh"):
         raise RenderError(path, f"accelerate cannot start several machines with {multinode}: standard, pdsh or nossh")
-    data, _ = accelerate_data(plan, used, "ds_config.json")
+    data, _ = accelerate_data(plan, used)
     return AccelerateFile(multinode, FILE in (data.get(SECTION) or {}))
 
 

@@ -61,9 +61,9 @@ def site_schema(version: str | None = None) -> dict[str, Any]:
     return {**head, "type": "object", "properties": properties, "required": ["version"], "additionalProperties": False}
 
 
-def settings_schema(actions: Iterable[str], version: str | None = None) -> dict[str, Any]:
+def settings_schema(actions: Iterable[str]) -> dict[str, Any]:
     """Return the JSON Schema of the user's settings; `actions` are the names that `keys` may have."""
-    plan = plan_schema(version, DEFAULTS)
+    plan = plan_schema(None, DEFAULTS)
     key = {"type": "string", "minLength": 1}
     keys = {"anyOf": [key, {"type": "array", "items": key, "minItems": 1}]}
     properties: dict[str, Any] = {

@@ -98,6 +98,12 @@ def test_deepspeed_launcher_options_become_cluster_keys_or_are_kept() -> None:
     assert (found.job.module, found.job.script, found.deepspeed["train_batch_size"]) == ("pkg.train", None, 8)
 
 
+def test_option_that_deepspeed_lacks_is_read_as_the_one_that_is_meant() -> None:
+    found = plan("deepspeed --num_gpus 2 -m pkg.train run -c x.yaml")
+    assert (found.job.module, list(found.job.args), found.cluster.launcher_args) == ("pkg.train", ["run", "-c", "x.yaml"], ())
+    assert "--module" in notes("deepspeed -m pkg.train") and "--module" not in notes("torchrun -m pkg.train")
+
+
 def test_accelerate_options_override_its_yaml_and_fill_gaps_of_a_file() -> None:
     found = plan('accelerate launch --config_file acc.yaml --mixed_precision="bf16" --zero-stage=3 --num_processes 4 test.py')
     assert found.deepspeed["zero_optimization"]["stage"] == 3
@@ -162,6 +168,13 @@ def test_configuration_written_by_the_text_is_read() -> None:
     assert plan(text).job.workdir == "${REPO}"
 
 
+def test_hostfile_that_the_text_writes_first_gives_the_hosts() -> None:
+    text = "H=hosts.$SLURM_JOB_ID\ncat > $H <<E\nn1 slots=4\nn2 slots=4\nE\ndeepspeed --hostfile $H t.py"
+    assert plan(text).cluster.hosts == {"n1": 4, "n2": 4}
+    for unknown in ("scontrol show hostnames > $H", 'echo "$(hostname) slots=$N" > $H'):
+        assert plan(f"H=hosts.txt\n{unknown}\ndeepspeed --hostfile $H t.py").cluster.hostfile == "hosts.txt"
+
+
 def test_one_of_several_launches_is_taken_and_the_others_are_listed() -> None:
     listed = notes("deepspeed a.py\nX=1 deepspeed b.py --c 2")
     assert "2 launches" in listed and "line 2: X=1 deepspeed b.py --c 2" in listed
@@ -179,7 +192,9 @@ def test_option_known_only_to_accelerate_makes_it_the_launcher() -> None:
     [
         ("deepspeed train.py --deepspeed nowhere.json", "nowhere.json does not exist here"),
         ("deepspeed train.py $UNKNOWN", "${UNKNOWN} is open"),
-        ("srun -N 2 deepspeed train.py", "srun precedes the launch"),
+        ("srun -N 2 deepspeed train.py", "srun -N 2 precedes the launch"),
+        ("mpirun -np 16 -x A=1 python train.py", "mpirun -np 16 -x A=1 precedes the launch"),
+        ("mpirun -np 16 python train.py", "`launcher: openmpi`"),
         ("accelerate launch --config_file nowhere.yaml a.py", "nowhere.yaml does not exist here"),
         ("if nvidia-smi; then Z=3; fi; deepspeed a.py", ""),
         ("deepspeed --node_rank 1 a.py", "each gets its own"),

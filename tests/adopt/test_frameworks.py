@@ -57,11 +57,12 @@ def test_framework_command_is_imported_with_its_deepspeed_file(folder: Path, tex
     ],
 )
 def test_configuration_that_a_framework_has_by_name_gives_the_checks_its_stage(folder: Path, name: str, zero: dict[str, object]) -> None:
-    (folder / "f.sh").write_text(f"swift sft --model Qwen/Qwen2.5-7B --deepspeed {name}")
-    done = command.dstui("import", "f.sh", cwd=folder)
-    plan = load(done.stdout, "plan.yaml", str(folder))
-    assert plan.deepspeed["zero_optimization"] == zero and f"{name} is built into swift" in done.stderr
-    assert list(plan.job.command)[-1] == name
+    for framework, text in (("swift", f"sft --model Qwen/Qwen2.5-7B --deepspeed {name}"), ("trl", f"sft --accelerate_config {name}")):
+        (folder / "f.sh").write_text(f"{framework} {text}")
+        done = command.dstui("import", "f.sh", cwd=folder)
+        plan = load(done.stdout, "plan.yaml", str(folder))
+        assert plan.deepspeed["zero_optimization"] == zero and f"{name} is built into {framework}" in done.stderr
+        assert list(plan.job.command)[-1] == name
 
 
 def test_yaml_of_a_framework_that_is_not_here_is_named(folder: Path) -> None:

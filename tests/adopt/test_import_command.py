@@ -133,6 +133,42 @@ def test_launch_is_read_from_standard_input(folder: Path) -> None:
     assert load(dstui("import", "-", folder=folder, given=given).stdout).job.args == ("--config", "${PATH_TO_C_JSON}", "--data", "${DATA}")
 
 
+NOTEBOOK_CELLS = (
+    "import os\nlr = 3e-5  # small\nname = 'a b'\nwhich = choose()\nos.environ['X_A'] = 'yes'",
+    ["%env X_B=two words\n", "!pip install -q deepspeed"],
+    '%%writefile conf.json\n{"zero_optimization": {"stage": 3}, "train_batch_size": 4}',
+    "%%bash\ncd nowhere; X_C=lost",
+    [
+        "if True:\n",
+        "    !deepspeed --num_gpus=1 train.py --lr {lr} --name '{name}' \\\n",
+        "      --which {which} --deepspeed_config conf.json",
+    ],
+)
+
+
+def test_launch_in_a_notebook_is_read_with_its_variables(folder: Path) -> None:
+    cells = [{"cell_type": "code", "source": source} for source in NOTEBOOK_CELLS]
+    notebook = {"cells": [{"cell_type": "markdown", "source": "!deepspeed never.py"}, *cells], "metadata": {}, "nbformat": 4}
+    (folder / "run.ipynb").write_text(json.dumps(notebook))
+    plan = open_document("run.ipynb").plan
+    assert (plan.job.script, dict(plan.cluster.env)) == ("train.py", {"X_A": "yes", "X_B": "two words"})
+    assert list(plan.job.args) == ["--lr", "3e-5", "--name", "a b", "--which", "${which}", "--deepspeed_config", "{ds_config}"]
+    assert plan.deepspeed["zero_optimization"] == {"stage": 3}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"nbformat": 4', '{"nbformat": 4, "cells": [1, {"cell_type": "code", "source": {}}]}'])
+def test_notebook_without_a_launch_gives_a_message(folder: Path, text: str) -> None:
+    (folder / "run.ipynb").write_text(text)
+    with pytest.raises(FileProblem):
+        open_document("run.ipynb")
+
+
+@pytest.mark.parametrize("words", [("ls",), ("deepspeed",)])
+def test_command_that_starts_no_training_is_said_to_be_none(folder: Path, words: tuple[str, ...]) -> None:
+    done = dstui("import", "--", *words, folder=folder)
+    assert (done.returncode, done.stdout) == (2, "") and "starts training" in done.stderr and "mapping" not in done.stderr
+
+
 @pytest.mark.parametrize("launch", ["$starter train.py", "torchrun $starter train.py"])
 def test_value_decided_at_run_time_names_the_command_that_reads_it(folder: Path, launch: str) -> None:
     branch = 'if [ "$(hostname)" = a ]; then starter="torchrun --nnodes 2"; else starter=torchrun; fi'

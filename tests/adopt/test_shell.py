@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,9 @@ def test_launches_read_equal_launches_run_by_bash(name: str, tmp_path: Path) -> 
     ("text", "words", "source"),
     [
         ("M=${M:?set M}; deepspeed t.py --m $M ${1:?}", "t.py --m ${M} ${ARG_1}", "$M, which nothing"),
+        ("D=$(dirname $(which nvcc)); deepspeed t.py $D", "t.py ${D_2}", "$(dirname $(which nvcc)), line 1"),
+        ("N=$(basename $1); deepspeed t.py $N", "t.py ${N}", "$(basename $1), line 1"),
+        ("for f in $D/*.json; do deepspeed t.py $f; done", "t.py ${f}", "a file that matches $D/*.json, line 1"),
         ("$(which python) -m torch.distributed.run --nproc_per_node 2 t.py; `command -v deepspeed` t.py", "--nproc_per_node 2 t.py", ""),
         ("deepspeed t.py --data <your_data_path> --x 1", "t.py --data ${YOUR_DATA_PATH} --x 1", "<your_data_path>"),
         ("deepspeed t.py ~/x $1", "t.py ${HOME}/x ${ARG_1}", "$1"),
@@ -172,6 +177,39 @@ def test_command_of_an_image_is_its_launch() -> None:
     assert in_shell.words == ("a.py", "--x", "1", "--y", "2")
 
 
+CELLS = [
+    "import os\nn = 2\nos.environ['X_A'] = 'a b'\n!pip install deepspeed\n",
+    "%%writefile ds.json\n{}\n",
+    "%cd work\n%env X_B=2\n!deepspeed --num_gpus={n} t.py \\\n  --out {out}",
+    "n = count()\n",
+    "%%bash\nfor i in 1 2; do torchrun --nproc_per_node $n t.py $i; done",
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\n".join(CELLS[:4]) + "\n" + CELLS[4], json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": c} for c in CELLS]})],
+)
+def test_cells_of_a_notebook_are_their_shell_commands(text: str) -> None:
+    shell = read(text)
+    words = [" ".join((one.launcher, *map(to_plan_text, one.words))) for one in shell.launches]
+    assert words == ["deepspeed --num_gpus=2 t.py --out ${out}", *(f"torchrun --nproc_per_node ${{n}} t.py {i}" for i in (1, 2))]
+    assert dict(shell.launches[0].env) == {"X_A": "a b", "X_B": "2"} and dict(shell.launches[0].written) == {"/work/ds.json": "{}\n"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"nbformat": 4, "cells": 1}', '{"nbformat": 4, "cells": [{"cell_type": "code"}, 3]}', '{"cells": ', "{" * 100_000 + '"nbformat"'],
+)
+def test_broken_notebook_starts_nothing(text: str) -> None:
+    with suppress(Unparsed, ShellLimit):
+        assert not read(text).launches
+
+
+def test_negation_of_a_script_is_no_cell() -> None:
+    assert len(read("! grep -q x y && deepspeed t.py\ndeepspeed u.py").launches) == 2
+
+
 def test_recipes_of_a_makefile_are_launches_with_its_variables() -> None:
     first, second = read(MAKE).launches
     assert (first.words, first.line) == (
@@ -202,9 +240,12 @@ BATCH = '#SBATCH -N 2\n#SBATCH --gres=gpu:a100:8\nif [ $SLURM_NNODES -gt 1 ] && 
 
 def test_conditions_of_a_batch_script_have_the_numbers_of_its_own_directives() -> None:
     assert read(BATCH).launches[0].words == ("t.py", "two")
-    assert "a condition tests $SLURM_NNODES: 2 in this batch job" in read(BATCH).notes
+    assert any("$SLURM_NNODES is 2" in note for note in read(BATCH).notes)
     assert read(BATCH.replace("-N 2", "--nodes=1")).launches[0].words == ("t.py", "one")
     assert read(BATCH.replace("SBATCH", "")).launches[0].words == ("t.py", "one"), "no batch script: unset"
+    counts = "deepspeed t.py ${SLURM_NNODES:-1} ${SLURM_GPUS_ON_NODE:-2}"
+    for gpus, words in (("gpu:a100:8,lscratch:100", ("2", "8")), ("lscratch:100", ("2", "2"))):
+        assert read(f"#SBATCH -N 2\n#SBATCH --gres={gpus}\n{counts}").launches[0].words == ("t.py", *words)
     unknown = read(BATCH.replace("SLURM_NNODES", "SLURM_RESTART_COUNT"))
     assert undecided_in(unknown.launches[0], unknown) == [("A", 3)]
 
@@ -222,6 +263,26 @@ def test_launch_wrapped_by_a_submitter_is_found() -> None:
     ):
         assert [(one.launcher, one.words) for one in read(text).launches] == [("torchrun", ("t.py", "--a"))]
     assert read("python t.py --x -- --y").launches[0].words == ("t.py", "--x", "--", "--y")
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "uv run --with deepspeed --python 3.11 --",
+        "conda run -n ds --no-capture-output",
+        "pixi run -e deepspeed",
+        "srun -J torchrun -u",
+        "micromamba run -n accelerate",
+        "sudo -E",
+    ],
+)
+def test_name_in_an_option_of_a_wrapper_is_no_launcher(wrapper: str) -> None:
+    assert [(one.launcher, one.words) for one in read(f"{wrapper} torchrun t.py --a").launches] == [("torchrun", ("t.py", "--a"))]
+
+
+def test_text_that_sbatch_wraps_is_followed() -> None:
+    for text in ("sbatch -N1 --wrap='cd x && deepspeed t.py $A'", 'A=; sbatch --wrap "deepspeed t.py" -J x'):
+        assert [(one.launcher, one.words[0]) for one in read(text).launches] == [("deepspeed", "t.py")]
 
 
 def test_time_in_a_launch_is_reported_as_that_of_reading() -> None:

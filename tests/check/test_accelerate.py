@@ -197,7 +197,7 @@ MOE = {"model_type": "mixtral", "num_local_experts": 8, "hidden_size": 32}
 )
 def test_moe_at_stage_3_is_checked_for_what_the_release_gathers(version: str, model: str, severity: str) -> None:
     plan = load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 2, zero_optimization: {stage: 3}}\n")
-    found = [f for f in check_plan(plan, deepspeed_version=version, model={**MOE, "model_type": model}) if f.code == "DS334"]
+    found = [f for f in check_plan(plan, deepspeed_version=version, models={"": {**MOE, "model_type": model}}) if f.code == "DS334"]
     assert [f.severity for f in found] == [severity]
 
 
@@ -206,10 +206,10 @@ def test_value_derived_from_the_model_is_shown_and_an_underivable_one_is_an_erro
         "version: 1\njob: {script: t.py, integration: accelerate}\n"
         "deepspeed: {train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3, reduce_bucket_size: auto}}\n"
     )
-    told = next(f for f in check_plan(plan, model={"hidden_size": 32}) if f.code == "DS306")
+    told = next(f for f in check_plan(plan, models={"": {"hidden_size": 32}}) if f.code == "DS306")
     assert told.severity == "info" and told.message.endswith("= 1,024")
     for name in ("n_embd", "d_model", "dim"):  # attribute names of GPT-2, T5 and DistilBERT, which transformers maps to hidden_size
-        assert [f.severity for f in check_plan(plan, model={name: 32}) if f.code == "DS306"] == ["info"]
+        assert [f.severity for f in check_plan(plan, models={"": {name: 32}}) if f.code == "DS306"] == ["info"]
     multimodal = {"text_config": {"hidden_size": 32}}
-    assert [f.severity for f in check_plan(plan, model=multimodal) if f.code == "DS306"] == ["error"]
-    assert [f.severity for f in check_plan(plan, model=multimodal, integration="trainer") if f.code == "DS306"] == ["info"]
+    assert [f.severity for f in check_plan(plan, models={"": multimodal}) if f.code == "DS306"] == ["error"]
+    assert [f.severity for f in check_plan(plan, models={"": multimodal}, integration="trainer") if f.code == "DS306"] == ["info"]

@@ -85,10 +85,12 @@ def test_fix_of_a_rule_removes_its_finding_and_adds_no_error(case: Case) -> None
 @pytest.mark.parametrize("case", [case for case in CASES if case.plan], ids=str)
 def test_fix_of_a_plan_is_a_patch_that_applies_to_it(case: Case) -> None:
     plan: Plan = load(f"version: 1\n{case.plan}\ndeepspeed: {json.dumps(case.config('fires'))}\n", beneath=case.beneath)
-    before = check_plan(plan, case.machine, world_size=case.ranks, script=case.facts("fires"), model=case.model)
+    before = check_plan(plan, case.machine, world_size=case.ranks, script=case.facts("fires"), models={"": case.model})
     for finding in (f for f in before if f.code == case.code and f.fix and f.fix.patch):
         assert finding.fix and finding.fix.patch
-        after = check_plan(plan.patch(finding.fix.patch), case.machine, world_size=case.ranks, script=case.facts("fires"), model=case.model)
+        after = check_plan(
+            plan.patch(finding.fix.patch), case.machine, world_size=case.ranks, script=case.facts("fires"), models={"": case.model}
+        )
         assert not any(same(finding, other) for other in after), finding
         assert not errors(after) - errors(before), finding
 

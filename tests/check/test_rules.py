@@ -31,7 +31,11 @@ def findings(case: Case, which: str) -> list[Finding]:
     if lines:
         beneath = case.beneath if which == "fires" else case.beneath_passes
         plan = load(f"version: 1\n{lines}\ndeepspeed: {json.dumps(config)}\n", beneath=beneath)
-        more = {"script": case.facts(which), "model": case.model, "pool": getattr(case, "pool_passes" if which == "passes" else "pool")}
+        more = {
+            "script": case.facts(which),
+            "models": {"": case.model},
+            "pool": getattr(case, "pool_passes" if which == "passes" else "pool"),
+        }
         more["slurm"] = case.slurm
         more["env_files"] = case.env_files if which == "fires" else case.env_files_passes
         return check_plan(plan, machine, world_size=case.ranks, deepspeed_version=case.version, **more)

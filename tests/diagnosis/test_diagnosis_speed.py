@@ -30,7 +30,7 @@ QUICK = 0.001
 """Seconds too short to measure."""
 FILLERS = (" ", "a", "A", "1", "a.", "a/", ": ", "(", "[", "'", '{"a":', "-", "|", "Error", "1/", "] ")
 ALL_LINES = os.environ.get("DSTUI_LINES") == "all"
-"""Combine every beginning with every filler: eight times as many lines."""
+"""Combine every beginning with every filler: sixteen times as many lines."""
 LITERAL = re.compile(r"(?:\\[^\w\s]|[\w :,'`=/-])+")
 """Parts of a regular expression that match themselves."""
 ORDINARY = [
@@ -52,8 +52,8 @@ def literals(sign: Sign) -> Iterator[str]:
 
 
 def some_of(fillers: Sequence[str], number: int) -> Sequence[str]:
-    """Return an eighth of them, different for each number; or all of them."""
-    return fillers if ALL_LINES else fillers[number % 8 :: 8]
+    """Return a sixteenth of them, different for each number; or all of them."""
+    return fillers if ALL_LINES else fillers[number % 16 :: 16]
 
 
 def hostile(sign: Sign) -> Iterator[tuple[str, str]]:

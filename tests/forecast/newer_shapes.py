@@ -107,6 +107,7 @@ NEWER: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("glm4v_moe", "Glm4vMoeForConditionalGeneration", {"text_config": {**GLM_MOE, **IDS, "first_k_dense_replace": 1}, "vision_config": GLM_TOWER}),
     ("ernie4_5_vl_moe", "Ernie4_5_VLMoeForConditionalGeneration", ERNIE_VL),
     ("paddleocr_vl", "PaddleOCRVLForConditionalGeneration", {"text_config": SMALL | IDS, "vision_config": VIT}),
+    ("kimi_k25", "Kimi_K25ForConditionalGeneration", {"text_config": {**DEEPSEEK, **IDS, "model_type": "deepseek_v3"}, "vision_config": {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "patch_size": 4, "pos_emb_height": 6, "pos_emb_width": 5}, "projection_hidden_size": 48, "tie_word_embeddings": False}),
     ("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", {"text_config": UNIFIED, "vision_config": {"mm_embed_dim": 48, "output_proj_dims": 48, "patch_size": 4}, "audio_config": {"audio_embed_dim": 20}}),
     ("gemma4_unified_text", "Gemma4UnifiedForCausalLM", UNIFIED),
     ("lfm2", "Lfm2ForCausalLM", LFM),

@@ -170,6 +170,12 @@ ROUNDED = {
     "LGAI-EXAONE/EXAONE-4.0-32B": 32.0,
     "LGAI-EXAONE/EXAONE-4.0-1.2B": 1.28,
     "Qwen/Qwen2-Audio-7B-Instruct": 8.4,
+    "mistralai/Mistral-Small-4-119B-2603": 119,
+    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16": 120.6,
+    "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16": 550,
+    "nvidia/Nemotron-H-56B-Base-8K": 56,
+    "mistralai/Voxtral-Mini-3B-2507": 4.68,
+    "mistralai/Voxtral-Small-24B-2507": 24.3,
 }
 """Billions of parameters as cards round them; of Gemma 4's larger ones, whose cards leave it out, with the tower; of Omni models the thinker; of Qwen3.5's small ones without the last layer, which predicts further tokens."""
 
@@ -225,6 +231,7 @@ def test_every_included_model_can_be_counted_and_is_found_by_name() -> None:
         ("AI-ModelScope/phi-2", "microsoft/phi-2"),
         ("ZhipuAI/GLM-4.5-Air/", "zai-org/GLM-4.5-Air"),
         ("Qwen/Qwen3-Embedding-4B", "Qwen/Qwen3-4B"),
+        ("deepseek-ai/DeepSeek-V3-0324-BF16", "deepseek-ai/DeepSeek-V3-0324"),
         ("somebody/phi-2-vision", None),
     ],
 )

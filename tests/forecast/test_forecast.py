@@ -71,6 +71,19 @@ def test_verdict_has_three_states(room: float, verdict: str, fits: bool) -> None
     assert (found.verdict, found.fits) == (verdict, fits)
 
 
+def test_ranges_begin_at_the_least_of_what_the_plan_does_not_say() -> None:
+    said = {"model__sequence_length": 2048, "deepspeed__train_micro_batch_size_per_gpu": 2}
+    kept, again, unsaid = (
+        forecast(plan(stage=3, model__activation_checkpointing=word, **said), facts(), EIGHT_H100) for word in (False, True, None)
+    )
+    assert (unsaid.gpu.bytes, unsaid.gpu.range) == (kept.gpu.bytes, (again.gpu.range[0], kept.gpu.range[1]))
+    assert unsaid.speed and again.speed and kept.speed and unsaid.speed.tokens == kept.speed.tokens
+    assert unsaid.speed.range == (pytest.approx(again.speed.range[0]), kept.speed.range[1])
+    assert unsaid.gpu.range[0] < kept.gpu.range[0] and unsaid.speed.range[0] < kept.speed.range[0]
+    short = forecast(plan(stage=3, model__activation_checkpointing=False, **{**said, "model__sequence_length": None}), facts(), EIGHT_H100)
+    assert short.gpu.range[0] < kept.gpu.range[0] and short.gpu.range[1] == kept.gpu.range[1]
+
+
 def test_checkpointing_and_fused_loss_leave_the_layer_inputs() -> None:
     def activations(**sets: object) -> int:
         parts = forecast(plan(stage=3, micro=8, **sets), facts(), EIGHT_H100).gpu.parts

@@ -187,4 +187,6 @@ def test_head_tells_lora_and_recomputation_and_a_plan_too_big_tells_of_the_searc
     assert "trained (LoRA, r 8); 1 rank" in found and "activations recomputed\n" in found, found
     assert "too big" not in found and "--recommend" not in found
     found = dstui("forecast", *place, home=tmp_path).stdout
-    assert "too big" in found and "--recommend searches the plans that fit here" in found, found
+    assert ": too big" in found and "--recommend searches the plans that fit here" in found, found
+    found = dstui("forecast", written(tmp_path, micro=8, stage=3), "--gpu", "8xA100-80", home=tmp_path).stdout
+    assert ": probably too big" in found and "the ranges begin with it on" in found, found

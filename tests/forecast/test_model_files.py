@@ -150,6 +150,7 @@ def test_pipe_in_place_of_the_weights_is_not_waited_for(tmp_path: Path) -> None:
         ("Qwen/Qwen3-8B-FP8", "Qwen/Qwen3-8B", "8 bits"),
         ("TheBloke/Llama-2-13B-GPTQ", "meta-llama/Llama-2-13b-hf", "4 bits"),
         ("unsloth/llama-2-7b-bnb-4bit", "meta-llama/Llama-2-7b-hf", "nf4"),
+        ("nvidia/DeepSeek-V4-Flash-NVFP4", "deepseek-ai/DeepSeek-V4-Flash", "4 bits"),
         ("TheBloke/Nous-Hermes-Llama-2-13b-AWQ", "meta-llama/Llama-2-13b-hf", "4 bits"),
     ],
 )

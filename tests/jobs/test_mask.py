@@ -296,4 +296,4 @@ def test_masking_takes_linear_time(piece: str) -> None:
         mask(piece * (characters // len(piece)))
         return time.process_time() - began
 
-    assert seconds_for(320_000) < 32 * max(seconds_for(20_000), 0.002), "linear in the length of the text"
+    assert seconds_for(160_000) < 32 * max(seconds_for(10_000), 0.001), "linear in the length of the text"

@@ -11,13 +11,14 @@ Each round was committed before any of its rows was compared with a forecast. Th
 | blind_rows_3.csv | 3 (FSDP), 31.4 %, 42.9 % | 8, 7.6 %, 110.8 % | 0 of 10 |
 | blind_rows_4.csv | 43, 29.6 %, 46.3 % | 26, 14.7 %, 53.9 % | 0 of 84 |
 | blind_rows_5.csv | 26, 19.6 %, 93.2 % | 50, 56.7 %, 242.7 % | 0 of 37 |
+| blind_rows_6.csv | 40, 15.0 %, 32.0 % | 53, 15.8 %, 40.5 % | 4 of 57 |
 
 Rounds 1, 3 and 4 mostly have no DeepSpeed in them (FSDP, one GPU, InternEvo), of which dstui makes no forecasts; all rows of round 5 and most of
 round 2 run it. A median over both kinds says little, so each kind is printed, and the assertions are on "as in DeepSpeed". Today:
 
 | kind | memory: rows, median, p90 by round | speed: rows, median, p90 by round |
 | --- | --- | --- |
-| as in DeepSpeed | 25, 4.8, 11.8; 15, 5.6, 34.5; none; 8, 0.5, 1.4; 10, 3.7, 28.6 % | 25, 4.8, 22.1; 17, 6.0, 88.0; 7, 7.3, 110.8; 14, 11.5, 45.2; 25, 11.3, 52.9 % |
+| as in DeepSpeed | 25, 4.8, 11.8; 15, 5.6, 34.5; none; 8, 0.5, 1.4; 10, 3.7, 28.6; 40, 15.0, 32.0 % | 25, 4.8, 22.1; 17, 6.0, 88.0; 7, 7.3, 110.8; 14, 11.5, 45.2; 25, 11.3, 52.9; 52, 15.6, 38.4 % |
 | runs DeepSpeed | 2, 15.0; 14, 7.9, 34.5; none; 3, 27.0; 26, 18.3, 69.3 % | none; 17, 6.0, 88.0; 7, 7.3; 10, 11.1, 55.9; 50, 28.2, 155.2 % |
 | FSDP | 57, 10.8, 37.1; none; 3, 31.4; 16, 10.1, 35.9; none | 68, 10.1, 34.6; none; 1, 26.7; 7, 19.0, 48.6; none |
 | one GPU, no DeepSpeed | 39, 7.7, 26.5; 4, 8.4; none; 24, 28.6, 45.2; none | 29, 7.6, 35.6; none; none; 9, 15.9; none |
@@ -46,6 +47,32 @@ peak that was reset before it was read. What remains is told apart by `note`: De
 (+49 %); settings that the source does not say, such as the length of samples; and a table that says the optimizer was offloaded while its GPUs
 held the states. CPU Adam, ZenFlow and tensor parallelism were mended in view of this round, which therefore no longer tests them.
 
+Round 6 was chosen by a rule that was committed with its rows: every row of a page that itself, or in a script or configuration that it names,
+says the model's dimensions, the GPUs, micro-batch, accumulation or global batch, the length that samples are filled to, stage, offload,
+precision and recomputation. Of these, hours that include evaluation count for what fits only, and stage 3 of 2021 is listed apart as before.
+The rows that ran out of memory with FLAN-T5-XXL do not name a batch, which the rule does not allow: the smallest was assumed.
+
+All its figures of memory are those of processes that Megatron splits, on cards with memory to spare: 5 to 18 % above the estimate with 384 A100,
+and up to 72 % with 8 V100, where one GPU with the whole model of 1.3B held 4 bytes per parameter beside what DeepSpeed's stage 1 holds today
+(measured by tests/forecast/test_states.py), while more samples cost what is forecast. Only 2 of 40 were in the range, 36 of 52 speeds were, and 85 of 111 pairs
+were in the right order. Of the wrong "fits", two ran out of the RAM of their machine (which is now compared), and two were too narrow a range: since
+then jobs that split tensors or layers have a wider one, and the range of all speeds begins at 70 % instead of 75; this round no longer tests
+either. Today 32 of 40 and 44 of 52 are in the range. Errors of speed: Hugging Face's GPT-2 of 2021 on V100
+is 11 to 72 % slower than forecast, Megatron's of the same year 6 to 22 % faster, and tensor parallelism of two V100 takes nearly twice as long
+as one GPU (as in round 5), for reasons that the pages do not say; steps of whole seconds make pairs of one page differ by less than they are
+rounded. With 384 A100 all rows are 10 to 37 % slower than forecast, those with tensors split over 8 GPUs the most.
+
+What probably decides the worst rows of rounds 1 to 5, beside the settings that are not known (none of it was measured here):
+| rows | forecast | why |
+| --- | --- | --- |
+| Qwen2.5-7B with LoRA, 1 x 128 | memory -14, -35 % | the peak is that of the longest sample, not of the usual one |
+| LOMO, 7B and 13B on 8 x RTX 3090 | memory +19 to +35 % | buckets and the optimizer's implementation are not said |
+| Llama-2-7B, everything in RAM, MI210 | memory -29 % | 1.3 GiB beside 3.3, not explained |
+| Llama-3-8B, 2 x A100; ALST with 32k tokens | speed +63 to +146 % | full: the first by its forecast, of the second perhaps the host; the range of a full GPU begins lower |
+| XTuner, 34B and 70B with 8k tokens | speed +30, +53 % | 32k tokens over 4 ranks of the same page, with the same tokens per rank and more to exchange, were faster |
+| InternEvo on 512 and 1024 GPUs | speed +15, +45 % | no DeepSpeed; what it loses grows with the ranks, as latency does |
+| GPT-2 on a TITAN RTX, LLaMA-7B on A800 | speed +94 to +150 % | the CPUs' optimizer: the range begins at a fifth of its usual speed |
+
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
 second round, packed samples only attend to themselves, LOMO's optimizer may not be the one assumed, and a step of
@@ -55,21 +82,24 @@ second round, packed samples only attend to themselves, LOMO's optimizer may not
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import pytest
 from test_published import GIB, name_of, nodes_of, of_row
 
 from dstui.forecast.hardware import named_machine
-from dstui.forecast.memory import CUDA_CONTEXT
+from dstui.forecast.memory import CUDA_CONTEXT, nccl_bytes
 from dstui.forecast.rates import Rates, rates_of
 
 Row = dict[str, str]
 ROUNDS: Mapping[str, Sequence[Row]] = {
     name: list(csv.DictReader((Path(__file__).parent / f"{name}.csv").open()))
-    for name in ("blind_rows", "blind_rows_2", "blind_rows_3", "blind_rows_4", "blind_rows_5")
+    for name in ("blind_rows", "blind_rows_2", "blind_rows_3", "blind_rows_4", "blind_rows_5", "blind_rows_6")
 }
 OUTSIDE = int(CUDA_CONTEXT)
 """Memory of a process outside of torch's allocator."""
@@ -106,38 +136,59 @@ def rates_for(row: Row) -> Rates:
     return rates_of(machine, tuple(range(each)), nodes, half=row["precision"] == "fp16", attention=row["attention"])
 
 
-def memory_errors(rows: Sequence[Row]) -> list[tuple[Row, float]]:
+class Judged(NamedTuple):
+    """A row, the error of its forecast as a share, and whether the forecast's range contains what was measured."""
+
+    row: Row
+    error: float
+    inside: bool
+
+
+def memory_errors(rows: Sequence[Row]) -> list[Judged]:
     found = []
     for row in (row for row in rows if row["measured_gib"]):
-        need = of_row(row)
-        ours = need.allocated or 0
-        if row["metric"] != "allocated":
-            ours = (need.gpu.bytes or 0) - (OUTSIDE if row["metric"] == "reserved" else 0)
-        found.append((row, (ours or 0) / GIB / float(row["measured_gib"]) - 1))
+        need, theirs = of_row(row), float(row["measured_gib"]) * GIB
+        assert need.setup is not None
+        around = {"allocated": OUTSIDE + int(nccl_bytes(need.setup)), "reserved": OUTSIDE}.get(row["metric"], 0)
+        ours = (need.allocated or 0) if row["metric"] == "allocated" else (need.gpu.bytes or 0) - around
+        found.append(Judged(row, ours / theirs - 1, need.gpu.range[0] <= theirs + around <= need.gpu.range[1]))
     return found
 
 
-def speed_errors(rows: Sequence[Row]) -> list[tuple[Row, float]]:
+def speed_errors(rows: Sequence[Row]) -> list[Judged]:
     found = []
     for row in (row for row in rows if row["tokens_per_second_per_gpu"]):
-        speed = of_row(row, rates_for(row)).speed
+        speed, theirs = of_row(row, rates_for(row)).speed, float(row["tokens_per_second_per_gpu"]) * int(row["gpus"])
         assert speed is not None
-        found.append((row, speed.tokens / int(row["gpus"]) / float(row["tokens_per_second_per_gpu"]) - 1))
+        found.append(Judged(row, speed.tokens / theirs - 1, speed.range[0] <= theirs <= speed.range[1]))
     return found
 
 
-def summary(what: str, errors: Sequence[tuple[Row, float]]) -> list[float]:
-    for row, error in errors:
-        print(f"{name_of(row):<84} {error:+7.1%}")
+def ordered(rows: Sequence[Judged]) -> tuple[int, list[str]]:
+    """Return the number of pairs of one page, model and GPU whose speeds differ by more than 5 %, and those in the wrong order."""
+    pairs, wrong = 0, []
+    for a, b in combinations(rows, 2):
+        theirs = [float(one.row["tokens_per_second_per_gpu"]) for one in (a, b)]
+        if any(a.row[key] != b.row[key] for key in ("source", "model", "gpu")) or abs(math.log(theirs[0] / theirs[1])) <= 0.05:
+            continue
+        pairs += 1
+        if (theirs[0] > theirs[1]) != (theirs[0] * (1 + a.error) > theirs[1] * (1 + b.error)):
+            wrong.append(f"{name_of(a.row)} {a.row['more']} | {name_of(b.row)} {b.row['more']}")
+    return pairs, wrong
+
+
+def summary(what: str, errors: Sequence[Judged]) -> list[float]:
+    for row, error, inside in errors:
+        print(f"{name_of(row):<84} {error:+7.1%}{'' if inside else '  outside of the range'}")
     for kind, belongs in KINDS.items():
-        if sizes := sorted(((abs(error), error, name_of(row)) for row, error in errors if belongs(row))):
-            signed = median(error for _, error, _ in sizes)
+        if sizes := sorted(((abs(error), error, name_of(row)) for row, error, _ in errors if belongs(row))):
+            signed, inside = median(error for _, error, _ in sizes), sum(one.inside for one in errors if belongs(one.row))
             print(
                 f"{what} {kind:<22} {len(sizes):3} rows  median {median(s for s, *_ in sizes):5.1%} (signed {signed:+6.1%})  "
-                f"p90 {sizes[int(0.9 * len(sizes))][0]:5.1%}  worst {sizes[-1][1]:+6.1%} ({sizes[-1][2]})"
+                f"p90 {sizes[int(0.9 * len(sizes))][0]:5.1%}  in range {inside}  worst {sizes[-1][1]:+6.1%} ({sizes[-1][2]})"
             )
-    kept = [abs(error) for row, error in errors if KINDS["as in DeepSpeed"](row)]
-    return sorted(kept or [abs(error) for _, error in errors])
+    kept = [abs(one.error) for one in errors if KINDS["as in DeepSpeed"](one.row)]
+    return sorted(kept or [abs(one.error) for one in errors])
 
 
 @pytest.mark.parametrize(
@@ -148,6 +199,7 @@ def summary(what: str, errors: Sequence[tuple[Row, float]]) -> list[float]:
         ("blind_rows_3", (0.35, 0.4)),
         ("blind_rows_4", (0.01, 0.02)),
         ("blind_rows_5", (0.05, 0.3)),
+        ("blind_rows_6", (0.16, 0.33)),
     ],
 )
 def test_memory(name: str, most: tuple[float, float]) -> None:
@@ -163,6 +215,7 @@ def test_memory(name: str, most: tuple[float, float]) -> None:
         ("blind_rows_3", (0.09, 1.2)),
         ("blind_rows_4", (0.14, 0.5)),
         ("blind_rows_5", (0.12, 0.6)),
+        ("blind_rows_6", (0.16, 0.4)),
     ],
 )
 def test_speed(name: str, most: tuple[float, float]) -> None:
@@ -174,10 +227,29 @@ def test_speed(name: str, most: tuple[float, float]) -> None:
 def test_no_row_that_ran_out_of_memory_is_forecast_to_fit(name: str) -> None:
     wrong, tight, rows = [], 0, [row for row in ROUNDS[name] if row["metric"] != "speed"]
     for row in rows:
-        verdict = of_row(row).gpu.verdict
+        verdict = of_row(row).verdict
         tight += verdict == "tight"
         if verdict != "tight" and (verdict == "too big") == (row["fits"] == "yes"):
             wrong.append((name_of(row), verdict))
     print(name, len(rows), "rows,", tight, "tight, wrong:", *wrong)
     assert [row for row, verdict in wrong if verdict == "fits"] == []
     assert len(wrong) <= 4  # each is "too big" for a card that the run nearly filled
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("blind_rows_2", 0.95), ("blind_rows_3", 0.85), ("blind_rows_4", 0.9), ("blind_rows_5", 0.95), ("blind_rows_6", 0.75)],
+)
+def test_order_of_speeds(name: str, least: float) -> None:
+    rows = [one for one in speed_errors(ROUNDS[name]) if KINDS["as in DeepSpeed"](one.row)]
+    pairs, wrong = ordered(rows)
+    print(name, pairs, "pairs, wrong:", *wrong, sep="\n")
+    assert 1 - len(wrong) / pairs >= least
+
+
+def test_ranges_contain_what_was_measured() -> None:
+    rows = [row for some in ROUNDS.values() for row in some if KINDS["runs DeepSpeed"](row) and KINDS["as in DeepSpeed"](row)]
+    for what, errors in (("memory", memory_errors(rows)), ("speed", speed_errors(rows))):
+        inside = sum(one.inside for one in errors)
+        print(what, f"{inside} of {len(errors)} in the range")
+        assert inside / len(errors) > (0.77 if what == "memory" else 0.87)

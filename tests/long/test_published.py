@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dstui.forecast.capacity import Capacity
-from dstui.forecast.forecast import Forecast, assembled
+from dstui.forecast.forecast import Forecast, assembled, with_doubt, with_range
 from dstui.forecast.model import ModelFacts, counts, facts_of_config
 from dstui.forecast.modelled import Modelled
 from dstui.forecast.presets import presets
@@ -93,7 +93,7 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     more = more_of(row)
     lora = Lora(r=int(row["lora_r"]), target_modules=targets, dropout=more.pop("dropout", 0.0)) if row["lora_r"] else None
     model = Model(lora=lora, quantization=row["quantization"] or None)
-    stage, reference = int(row["stage"]), more.pop("reference", False)
+    stage, reference, ram = int(row["stage"]), more.pop("reference", False), more.pop("ram", None)
     setup = Setup(
         ranks=int(row["gpus"]),
         nodes=nodes_of(row),
@@ -116,11 +116,12 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         split_experts=is_before(FUSED_EXPERTS, row["transformers"] or None),
         built_partitioned=row["built_partitioned"] == "yes",
     )._replace(**{name: value for name, value in more.items() if name != "per_node"})
-    room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB))
+    room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB), host=ram and ram * GIB)
     models = [Modelled(facts=facts_of(row["model"]), model=model, setup=setup)]
     if reference:  # the model before the training, which DPO compares with
         models.append(Modelled(name="reference", facts=models[0].facts, model=None, setup=setup._replace(training=False)))
-    return assembled(models, room, rates, ())
+    rates = with_doubt(rates, models)
+    return with_range(assembled(models, room, rates, ()), models, rates)
 
 
 def nodes_of(row: dict[str, str]) -> int:

@@ -33,7 +33,7 @@ def test_launcher_of_a_complete_accelerate_section_is_the_plans() -> None:
     text = f"version: 1\nLAUNCHERaccelerate: {{distributed_type: DEEPSPEED, num_machines: 2}}\ndeepspeed: {{{TRAINS}}}\n"
 
     def launcher(cluster: str) -> object:
-        data, _ = accelerate_data(load(text.replace("LAUNCHER", cluster)), {"h1": [0], "h2": [0]}, "ds_config.json")
+        data, _ = accelerate_data(load(text.replace("LAUNCHER", cluster)), {"h1": [0], "h2": [0]})
         return data.get("deepspeed_config", {}).get("deepspeed_multinode_launcher")
 
     assert launcher("") is None

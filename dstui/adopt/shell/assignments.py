@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from dstui.adopt.shell.expansion import Expander, line_of
+from dstui.adopt.shell.reader import Reader
 from dstui.adopt.shell.shell_state import Node, ShellState, Streams, Undecidable, Value, hole
-from dstui.adopt.shell.unknowns import Unknowns
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 MOST_ELEMENTS = 200
 """Elements of an array that are set one by one."""
-
-
-class Reader(Protocol):
-    """The part of `interpreter.ShellReader` that assignments use."""
-
-    unknowns: Unknowns
-
-    def expander(self, state: ShellState) -> Expander:
-        """Return an expander for this state."""
-
-    def decided(self, decide: Callable[[], bool | None]) -> bool | None:
-        """Return the result of `decide`; None if only a run decides it."""
-
-    def again(self, text: str, state: ShellState, streams: Streams, line: int) -> bool | None:
-        """Follow a text that would be run (eval, bash -c)."""
 
 
 def declare(reader: Reader, node: Node, state: ShellState, _streams: Streams) -> bool | None:

@@ -246,6 +246,11 @@ def line_of(node: Node | None) -> int:
     return line
 
 
+def literal(word: Node) -> str:
+    """Return a word without quotes, and with the names of its variables in place of their values."""
+    return "".join(part.get("Value", "$" + part.get("Param", {}).get("Value", "")) for part in word.get("Parts") or ())
+
+
 def _unknown() -> str:
     raise Undecidable
 

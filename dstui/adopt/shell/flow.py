@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
-from dstui.adopt.shell.expansion import Expander, line_of
+from dstui.adopt.shell.expansion import line_of, literal
+from dstui.adopt.shell.reader import Reader
 from dstui.adopt.shell.shell_state import OPEN, Node, ShellState, Streams, Undecidable, hole
-from dstui.adopt.shell.unknowns import Unknowns
 
 Way = Callable[[ShellState], object]
 """One way to continue from a state."""
 TESTS = ("TestClause", "ArithmCmd")
-
-
-class Reader(Protocol):
-    """The part of `interpreter.ShellReader` that branches and loops use."""
-
-    unknowns: Unknowns
-    undecided: dict[str, int]
-    condition: int
-
-    def run(self, statements: Sequence[Node], state: ShellState, streams: Streams) -> bool | None:
-        """Follow statements one after another."""
-
-    def statement(self, statement: Node, state: ShellState, streams: Streams) -> bool | None:
-        """Follow one statement."""
-
-    def step(self, line: int) -> None:
-        """Count a step."""
-
-    def expander(self, state: ShellState) -> Expander:
-        """Return an expander for this state."""
-
-    def decided(self, decide: Callable[[], bool | None]) -> bool | None:
-        """Return the result of `decide`; None if only a run decides it."""
+GLOB = re.compile(r"(?<!\\)[*?]")
+"""A pattern outside of quotes, which the shell replaces by the files that it finds."""
 
 
 def follow_list(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
@@ -149,13 +128,23 @@ def follow_for(reader: Reader, node: Node, state: ShellState, streams: Streams) 
     loop = node["Loop"]
     if loop["Type"] == "CStyleLoop":
         return _counting(reader, node, state, streams)
+    name = loop["Name"]["Value"]
+    if matched := " ".join(literal(item) for item in loop.get("Items", ()) if _is_pattern(item)):
+        reader.unknowns.sources.setdefault(name, f"a file that matches {matched}, line {line_of(node)}")
+        state.variables[name] = hole("computed", name)
+        return _perhaps(reader, node, state, streams)
     words = reader.expander(state).words(loop.get("Items", ())) if "InPos" in loop else list(state.positional)
     for word in words:
-        state.variables[loop["Name"]["Value"]] = word
+        state.variables[name] = word
         if not _turn(reader, node, state, streams):
             break
     left_perhaps(reader, state, "break", line_of(node))
     return True
+
+
+def _is_pattern(word: Node) -> bool:
+    """Return whether the shell replaces a word by the files that it matches."""
+    return any(part["Type"] == "Lit" and GLOB.search(part.get("Value", "")) for part in word.get("Parts") or ())
 
 
 def _counting(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:

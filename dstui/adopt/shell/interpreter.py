@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from dstui.adopt.shell import assignments, flow, programs
+from dstui.adopt.shell import flow, programs
 from dstui.adopt.shell.conditions import Conditions
 from dstui.adopt.shell.expansion import Expander, line_of
+from dstui.adopt.shell.node_kinds import DEFINED_IN, KINDS, follow_unknown
+from dstui.adopt.shell.reader import Follow, ShellCommand
 from dstui.adopt.shell.recognise import Recognised, recognise, starts_elsewhere
 from dstui.adopt.shell.shell_state import (
     OPEN,
@@ -30,7 +32,6 @@ from dstui.adopt.shell.shell_state import (
     to_display_text,
 )
 from dstui.adopt.shell.unknowns import COUNTS_GPUS, Unknowns
-from dstui.base.dataclass import dataclass
 
 MAX_STEPS = 20_000
 """Commands and loop turns to follow."""
@@ -40,21 +41,6 @@ MAX_TEXTS = 500
 MAX_DEPTH = 40
 """Nested functions, evals and bash -c."""
 UNSET = re.compile(hole("unset", r"(\w+)"))
-DEFINED_IN = "DefinedIn"
-"""Key of a function's body: the text to which its positions belong."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShellCommand:
-    """The words of a command, with the variables set only for it."""
-
-    words: Sequence[str]
-    env: Mapping[str, str]
-    line: int
-
-
-Follow = Callable[["ShellReader", Node, ShellState, Streams], "bool | None"]
-"""Follows one kind of command."""
 
 
 class ShellReader:
@@ -75,7 +61,8 @@ class ShellReader:
         """Folders that the text creates."""
         self.files: dict[str, str] = {}
         """Files that the text writes: path -> content."""
-        self._text = b""
+        self.text = b""
+        """The text to which the positions of the followed nodes belong."""
         self._steps = self._depth = 0
         self._wrapped: tuple[str, ...] = ()
         self._trees: dict[str, Node | None] = {}
@@ -101,7 +88,7 @@ class ShellReader:
         if command is None:
             return True
         given, target = self._redirections(statement, state)
-        follow = KINDS.get(command["Type"], _unknown)
+        follow = KINDS.get(command["Type"], follow_unknown)
         given = streams.given if given is None else given
         if target:
             status = self.decided(lambda: self._written(target, follow, command, state, given))
@@ -230,11 +217,11 @@ class ShellReader:
 
     def _inside(self, text: bytes, follow: Callable[[], bool | None]) -> bool | None:
         """Follow nodes whose positions belong to another text."""
-        outer, self._text = self._text, text
+        outer, self.text = self.text, text
         try:
             return follow()
         finally:
-            self._text = outer
+            self.text = outer
 
     @contextmanager
     def _deeper(self, line: int) -> Iterator[None]:
@@ -264,7 +251,7 @@ class ShellReader:
         outer = state.positional, state.arguments_given
         state.positional, state.arguments_given = words, True
         with self._deeper(line_of(body)):
-            status = self._inside(body.get(DEFINED_IN, self._text), lambda: self.statement(body, state, streams))
+            status = self._inside(body.get(DEFINED_IN, self.text), lambda: self.statement(body, state, streams))
         state.positional, state.arguments_given = outer
         state.ended = "" if state.ended == "return" else state.ended
         flow.left_perhaps(self, state, "return", line_of(body))
@@ -339,7 +326,7 @@ class ShellReader:
 
     def _source_of(self, node: Node) -> str:
         start, end = node.get("Pos", (0, 0))[0], node.get("End", (0, 0))[0]
-        return self._text[start:end].decode("utf-8", "replace")
+        return self.text[start:end].decode("utf-8", "replace")
 
 
 def path_in(state: ShellState, path: str) -> str:
@@ -362,77 +349,3 @@ def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
             if "Pos" in node:
                 node["Pos"] = (node["Pos"][0], line)
     return statements
-
-
-# Kinds of nodes
-
-
-def _unknown(_reader: ShellReader, _node: Node, _state: ShellState, _streams: Streams) -> bool | None:
-    """Ignore a command that is not supported: coproc, select, and new ones of shfmt."""
-    return None
-
-
-def _call(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    expander = reader.expander(state)
-    words = expander.words(node.get("Args", ()))
-    if words:
-        env = {one["Name"]["Value"]: expander.text(one.get("Value")) for one in node.get("Assigns", ())}
-        return reader.command(ShellCommand(words, env, line_of(node)), state, streams)
-    for assignment in node.get("Assigns", ()):
-        assignments.assign(reader, assignment, state)
-    return True
-
-
-def _pipe(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    """Follow both sides for launches; the right one reads the output of the left one."""
-    if streams.output is not None:
-        passed: list[str] = []
-        reader.statement(node["X"], state.copy(), Streams(output=passed))
-        return reader.statement(node["Y"], state.copy(), Streams("".join(passed), streams.output))
-    reader.statement(node["Y"], state.copy(), Streams(reader.piped(node["X"], state)))
-    return None
-
-
-def _binary(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    return _pipe(reader, node, state, streams) if node["Op"] in ("|", "|&") else flow.follow_list(reader, node, state, streams)
-
-
-def _block(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    return reader.run(node.get("Stmts", ()), state, streams)
-
-
-def _subshell(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    return reader.run(node.get("Stmts", ()), state.copy(), streams)
-
-
-def _time(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    return reader.statement(node["Stmt"], state, streams) if node.get("Stmt") else True
-
-
-def _define(reader: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
-    node["Body"][DEFINED_IN] = reader._text
-    state.functions[node["Name"]["Value"]] = node["Body"]
-    return True
-
-
-def _test(reader: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
-    return reader.decided(lambda: reader.conditions(state).clause(node["X"]))
-
-
-KINDS: Mapping[str, Follow] = {
-    "CallExpr": _call,
-    "DeclClause": assignments.declare,
-    "BinaryCmd": _binary,
-    "Block": _block,
-    "Subshell": _subshell,
-    "TimeClause": _time,
-    "FuncDecl": _define,
-    "IfClause": flow.follow_if,
-    "CaseClause": flow.follow_case,
-    "WhileClause": flow.follow_while,
-    "ForClause": flow.follow_for,
-    "TestClause": _test,
-    "ArithmCmd": assignments.arithmetic,
-    "LetClause": assignments.let,
-}
-"""Kind of a command's node -> the function that follows it."""

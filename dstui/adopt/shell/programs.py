@@ -5,24 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from dstui.adopt.shell.filters import calculated, filtered
+from dstui.adopt.shell.reader import Reader
 from dstui.adopt.shell.shell_state import OPEN, ShellContext, ShellState, hole, holes_in, to_display_text
-from dstui.adopt.shell.unknowns import Unknowns
 
-
-class FolderReader(Protocol):
-    """The part of `interpreter.ShellReader` that builtins use."""
-
-    unknowns: Unknowns
-    made: set[str]
-
-    def is_folder(self, state: ShellState, path: str) -> bool | None:
-        """Return whether a folder exists; None if unknown."""
-
-
-Builtin = Callable[["FolderReader", list[str], ShellState, "str | None"], "bool | None"]
+Builtin = Callable[[Reader, list[str], ShellState, "str | None"], "bool | None"]
 Printing = Callable[[list[str], ShellState, "str | None", ShellContext], "str | None"]
 MAX_NUMBERS = 10_000
 MAX_PRINTED = 100_000
@@ -44,7 +32,7 @@ def printed(name: str, words: Sequence[str], state: ShellState, given: str | Non
 # Builtins
 
 
-def _cd(reader: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _cd(reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     folder = next((word for word in words if word not in ("-P", "-L", "--")), hole("computed", "HOME"))
     if folder == "-":
         state.folder, state.previous = state.previous or state.folder, state.folder
@@ -59,7 +47,7 @@ def _cd(reader: FolderReader, words: list[str], state: ShellState, _given: str |
     return True
 
 
-def _mkdir(reader: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _mkdir(reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     for word in words:
         if not word.startswith("-") and not holes_in(word):
             path = posixpath.normpath(posixpath.join(state.folder, word))
@@ -69,39 +57,39 @@ def _mkdir(reader: FolderReader, words: list[str], state: ShellState, _given: st
     return True
 
 
-def _pushd(reader: FolderReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+def _pushd(reader: Reader, words: list[str], state: ShellState, given: str | None) -> bool | None:
     state.stack = [*state.stack, state.folder]
     return _cd(reader, words, state, given)
 
 
-def _popd(_reader: FolderReader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _popd(_reader: Reader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
     if not state.stack:
         return False
     *state.stack, state.folder = state.stack
     return True
 
 
-def _unset(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _unset(_reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     for name in words:
         state.variables.pop(name, None)
         state.exported.discard(name)
     return True
 
 
-def _set(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _set(_reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     if "--" in words:
         state.positional, state.arguments_given = words[words.index("--") + 1 :], True
     return True
 
 
-def _shift(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _shift(_reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     count = int(words[0]) if words and words[0].isdigit() else 1
     state.shifted += 0 if state.arguments_given else count
     state.positional = state.positional[count:]
     return True
 
 
-def _read(_reading: FolderReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+def _read(_reader: Reader, words: list[str], state: ShellState, given: str | None) -> bool | None:
     """Follow `read NAME`, `read -r -d '' NAME` and `read -a NAME` from a here-document."""
     options, names, rest = set[str](), list[str](), list(words)
     whole = False
@@ -139,7 +127,7 @@ def split_fields(text: str, separators: str, most: int | None = None) -> list[st
     return found[:-1] if marks and not found[-1] and most is None else found
 
 
-def _mapfile(_reader: FolderReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+def _mapfile(_reader: Reader, words: list[str], state: ShellState, given: str | None) -> bool | None:
     """Follow `mapfile -t NAME` with the lines of its input."""
     name = next((word for word in reversed(words) if not word.startswith("-")), "MAPFILE")
     if given is None or OPEN in given:
@@ -149,7 +137,7 @@ def _mapfile(_reader: FolderReader, words: list[str], state: ShellState, given: 
     return True
 
 
-def _export(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _export(_reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     """Follow `export` with words from an expansion: `export $OPTIONS`."""
     for word in words:
         name, equals, value = word.partition("=")
@@ -160,18 +148,18 @@ def _export(_reading: FolderReader, words: list[str], state: ShellState, _given:
 
 
 def _end(kind: str) -> Builtin:
-    def end(_reading: FolderReader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
+    def end(_reader: Reader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
         state.ended = kind
         return True
 
     return end
 
 
-def _done(_reading: FolderReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
+def _done(_reader: Reader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
     return True
 
 
-def _false(_reading: FolderReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
+def _false(_reader: Reader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
     return False
 
 
@@ -244,12 +232,19 @@ def _pwd(_words: list[str], state: ShellState, _given: str | None, _around: Shel
 
 def _dirname(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
     words = words[words[:1] == ["--"] :]
-    return (posixpath.dirname(words[0].rstrip("/")) or ".") + "\n" if len(words) == 1 else None
+    if len(words) != 1 or _ends_open(words[0]):
+        return None
+    return (posixpath.dirname(words[0].rstrip("/")) or ".") + "\n"
+
+
+def _ends_open(path: str) -> bool:
+    """Return whether the last name of a path has a hole, which may contain several names."""
+    return OPEN in posixpath.basename(path.rstrip("/"))
 
 
 def _basename(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
     words = words[words[:1] == ["--"] :]
-    if not 1 <= len(words) <= 2 or words[0].startswith("-"):
+    if not 1 <= len(words) <= 2 or words[0].startswith("-") or _ends_open(words[0]):
         return None
     return posixpath.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) == 2 else "") + "\n"
 

@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from dstui.adopt.shell.build_files import as_shell
-from dstui.adopt.shell.expansion import line_of
+from dstui.adopt.shell.expansion import line_of, literal
 from dstui.adopt.shell.interpreter import ShellReader
+from dstui.adopt.shell.notebook import notebook_as_shell
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
-from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, hole, holes_in
-from dstui.adopt.slurm import batch_variables
+from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, Value, hole, holes_in
+from dstui.adopt.slurm import OF_EACH_BATCH, batch_variables
 from dstui.base.dataclass import dataclass
 
 NOT_SET = "which nothing in the text sets"
@@ -92,15 +93,10 @@ def _written_launches(tree: Node) -> Iterator[str]:
             condition = line_of(node)  # noqa: PLW2901
         waiting += [(one, condition) for one in (node.values() if isinstance(node, dict) else node) if isinstance(one, dict | list)]
         if isinstance(node, dict) and node.get("Type") == "CallExpr":
-            found = recognise([_literal(word) for word in node.get("Args") or ()])
+            found = recognise([literal(word) for word in node.get("Args") or ()])
             if found is not None and found.launcher not in ("shell", "script", "python"):
                 under = f", under the condition in line {condition}," if condition else ""
                 yield f"{found.launcher} in line {line_of(node)}{under}"
-
-
-def _literal(word: Node) -> str:
-    """Return a word without its expansions."""
-    return "".join(part.get("Value", "$") for part in word.get("Parts") or ())
 
 
 def _about_moments(launches: Sequence[Launch], moments: Collection[str]) -> Iterator[str]:
@@ -130,9 +126,13 @@ def _with_holes(launch: Launch, sources: dict[str, str]) -> Launch:
 
 def _followed(tree: Node, text: str, around: ShellContext, *, arguments_are_open: bool) -> ShellReader:
     reader = ShellReader(around, arguments_are_open=arguments_are_open)
-    reader.unknowns.batch = batch_variables(text)
+    reader.unknowns.batch = batch = batch_variables(text)
+    numbers: dict[str, Value] = {name: value for name, value in batch.items() if name not in OF_EACH_BATCH}
+    for name in sorted(numbers):
+        if f"${name}" in text or f"${{{name}" in text:
+            reader.unknowns.note(f"${name} is {numbers[name]}, as the #SBATCH lines say")
     try:
-        reader.follow(tree, text, ShellState(around.folder))
+        reader.follow(tree, text, ShellState(around.folder, numbers))
     except ShellLimit:
         if not reader.launches:
             raise
@@ -183,7 +183,7 @@ QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re
 
 def cleaned(text: str) -> str:
     """Return the shell text of a paste. Line numbers stay the same."""
-    text = FENCE.sub("", text.replace("\r\n", "\n"))
+    text = FENCE.sub("", notebook_as_shell(text).replace("\r\n", "\n"))
     text = as_shell(_without_numbers(text))
     if PROMPT.search(text):
         text = CONTINUED.sub("", PROMPT.sub("", text))

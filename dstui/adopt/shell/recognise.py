@@ -50,11 +50,36 @@ TRANSPARENT = (
     "uv",
     "poetry",
     "pipenv",
+    "pixi",
+    "pdm",
+    "hatch",
+    "rye",
     "conda",
+    "mamba",
+    "micromamba",
     "ionice",
     "sbatch",
 )
 """They start the command after them and change nothing of it that a Plan would have to say."""
+OF_SLURM = ("-J", "--job-name", "-p", "--partition", "-A", "--account", "-D", "--chdir", "-w", "--nodelist", "--comment")
+OF_CONDA = ("-n", "--name", "-p", "--prefix", "--cwd")
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "srun": OF_SLURM,
+    "sbatch": OF_SLURM,
+    "uv": ("--with", "--with-editable", "--from", "--package", "--project", "--directory", "--extra", "--group", "-p", "--python"),
+    "pixi": ("-e", "--environment"),
+    "conda": OF_CONDA,
+    "mamba": OF_CONDA,
+    "micromamba": OF_CONDA,
+    "hatch": ("-e", "--env"),
+    "poetry": ("-C", "--directory", "-P", "--project"),
+    "pdm": ("-p", "--project"),
+    "sudo": ("-u", "--user", "-g", "--group"),
+    "env": ("-u", "--unset", "-C", "--chdir"),
+    "nsys": ("-o", "--output"),
+    "ncu": ("-o", "--export"),
+}
+"""Wrapper -> its options whose value is a name, which may be that of a launcher: `uv run --with deepspeed`, `conda run -n ds`."""
 ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "pdsh", "composer", "ray", "tmux", "screen")
 """They start what their words name in a container or on another host, or are launchers that no Plan can say."""
 SCRIPT = re.compile(r".+\.(?:sh|bash|slurm|sbatch)")
@@ -79,6 +104,7 @@ class Recognised:
     words: tuple[str, ...]
     env: Mapping[str, str]
     wrappers: tuple[str, ...]
+    """srun, nsys and the like in front of it, with their options."""
 
 
 def recognise(words: Sequence[str]) -> Recognised | None:
@@ -99,7 +125,7 @@ def recognise(words: Sequence[str]) -> Recognised | None:
             start = _start_after(rest)
             if start is None:
                 return None
-            wrappers += [first] if first in WRAPPERS else []
+            wrappers += [" ".join([first, *rest[1:start]])] if first in WRAPPERS else []
             rest = rest[start:]
         elif "--" in rest[1:] and first not in programs.BUILTINS and first not in programs.PRINTING:
             rest = rest[rest.index("--", 1) + 1 :]
@@ -127,9 +153,12 @@ def _name(word: str) -> str:
 
 def _start_after(words: Sequence[str]) -> int | None:
     """Return where the command of a wrapper begins: the first word that starts a launch or another wrapper."""
+    wrapper = _name(words[0])
     for at in range(1, len(words)):
+        if words[at - 1] in NAMES.get(wrapper, ()):
+            continue
         name = _name(words[at])
-        set_by_env = _name(words[0]) == "env" and ASSIGNMENT.fullmatch(words[at])
+        set_by_env = wrapper == "env" and ASSIGNMENT.fullmatch(words[at])
         if set_by_env or _launcher(words[at:]) or name in TRANSPARENT or name in WRAPPERS:
             return at
     return None
@@ -156,6 +185,8 @@ def _launcher(words: Sequence[str]) -> tuple[str, list[str]] | None:
         return ("torchrun" if first == "torchrun" else "deepspeed", rest) if rest else None
     if first in SHELLS and (text := _shell_text(rest)) is not None:
         return "shell", [text]
+    if first == "sbatch" and (text := _wrapped_by_sbatch(rest)) is not None:
+        return "shell", [text]
     if first in FRAMEWORKS and (not FRAMEWORKS[first] or (rest[:1] and rest[0] in FRAMEWORKS[first])):
         return first, rest
     if "--" not in rest and (script := _script(first, words)):
@@ -178,6 +209,15 @@ def _shell_text(rest: list[str]) -> str | None:
             return rest[at + 1] if at + 1 < len(rest) else None
         if not word.startswith("-"):
             return None
+    return None
+
+
+def _wrapped_by_sbatch(rest: list[str]) -> str | None:
+    """Return the text of `sbatch --wrap TEXT`."""
+    for word, value in zip(rest, [*rest[1:], ""], strict=True):
+        option, equals, text = word.partition("=")
+        if option == "--wrap":
+            return text if equals else value
     return None
 
 

@@ -142,7 +142,7 @@ class Launch:
     folder: str
     line: int
     wrappers: tuple[str, ...] = ()
-    """srun, nsys and the like in front of it."""
+    """srun, nsys and the like in front of it, with their options."""
     condition: int = 0
     """The line of an undecided branch around the launch; 0 if it is always reached."""
     written: Mapping[str, str] = field(default_factory=dict)

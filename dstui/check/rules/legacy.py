@@ -29,8 +29,8 @@ GROUP_NEEDS: Mapping[str, tuple[str, ...]] = {
 MODES = ("dense", "fixed", "variable", "bigbird", "bslongformer")
 
 
-def _none(c: Context, path: str, what: str) -> Problem:
-    return c.problem(path, f"{path} must be {what}", says="has no attribute", fix=c.drop(path, f"remove {path}"))
+def _not_a_section(c: Context, path: str) -> Problem:
+    return c.problem(path, f"{path} must be a section", says="has no attribute", fix=c.drop(path, f"remove {path}"))
 
 
 @rule("DS290", "error", when="parse", says="KeyError: 'enabled'", source="runtime/config.py (get_pld_params and its like)", until=UNTIL)
@@ -42,7 +42,7 @@ def switch_is_missing(c: Context) -> Problems:
             path = f"{section}.enabled"
             yield c.problem(section, f"{section} needs enabled", says="'enabled'", fix=c.put(path, False, "add enabled false"))
         elif content is not MISSING and not isinstance(content, Mapping):
-            yield _none(c, section, "a section")
+            yield _not_a_section(c, section)
 
 
 @rule("DS291", "error", when="parse", says="Given sparsity mode", source="runtime/config.py (get_sparse_attention)", until=UNTIL)
@@ -63,7 +63,7 @@ def compression(c: Context) -> Problems:
         if section is MISSING:
             continue
         if not isinstance(section, Mapping):
-            yield _none(c, path, "a section")
+            yield _not_a_section(c, path)
             continue
         yield from _shared(c, f"{path}.{SHARED}", technique, choices)
         yield from _groups(c, f"{path}.{GROUPS}", technique)
@@ -84,7 +84,7 @@ def _shared(c: Context, path: str, technique: str, choices: Mapping[str, tuple[s
     if shared is MISSING:
         return
     if not isinstance(shared, Mapping):
-        yield _none(c, path, "a section")
+        yield _not_a_section(c, path)
         return
     for name, allowed in choices.items():
         if name in shared and shared[name] not in allowed:
@@ -93,7 +93,7 @@ def _shared(c: Context, path: str, technique: str, choices: Mapping[str, tuple[s
             yield c.problem(f"{path}.{name}", f"{name} is {shared[name]!r}: {words}", fix=fix)
     mixed = shared.get("fp16_mixed_quantize", {})
     if technique == "weight_quantization" and not isinstance(mixed, Mapping):
-        yield _none(c, f"{path}.fp16_mixed_quantize", "a section")
+        yield _not_a_section(c, f"{path}.fp16_mixed_quantize")
     if technique == "head_pruning" and shared.get("enabled") and "num_heads" not in shared:
         says = "num_heads must be specified for head pruning"
         yield c.problem(path, "head_pruning needs num_heads", says=says, fix=c.put(f"{path}.enabled", False, "turn it off"))
@@ -118,7 +118,7 @@ def _groups(c: Context, path: str, technique: str) -> Iterator[Problem]:
         yield c.problem(path, f"{technique} needs different_groups", says="'different_groups'", fix=c.put(path, {}, "add an empty section"))
         return
     if not isinstance(groups, Mapping):
-        yield _none(c, path, "a section")
+        yield _not_a_section(c, path)
         return
     for name, group in groups.items():
         params = group.get("params") if isinstance(group, Mapping) else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dstui.doctor.case import Case, Outcome, doctor_check
 from dstui.doctor.checks.gpus import findings_with_codes, outcome_of
 from dstui.forecast.findings import findings_of
-from dstui.forecast.forecast import Need
+from dstui.forecast.need import Need
 from dstui.machine.codec import Unknown
 from dstui.machine.report import format_size
 

@@ -57,9 +57,10 @@ class Config:
         return self._values.get(key)
 
     def numbers(self, key: str) -> tuple[int, ...]:
-        """Return a list of layer numbers; empty if there is none."""
+        """Return a list of numbers, such as those of layers, without those out of bounds; empty if there is none."""
         value = self._values.get(key)
-        return tuple(v for v in value if isinstance(v, int) and not isinstance(v, bool)) if isinstance(value, list) else ()
+        whole = (v for v in value if isinstance(v, int) and not isinstance(v, bool)) if isinstance(value, list) else ()
+        return tuple(v for v in whole if abs(v) <= MAX_NUMBER)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of words; empty if there is none."""

@@ -1,4 +1,4 @@
-"""GLM-4.1V to 4.6V, ERNIE 4.5 VL and PaddleOCR-VL: towers before decoders. Source: transformers' modeling_*.py of release 5.23."""
+"""GLM-4.1V to 4.6V, ERNIE 4.5 VL, PaddleOCR-VL, Kimi K2.5: towers before decoders. Source: transformers 5.23, modeling_*.py."""
 
 from __future__ import annotations
 
@@ -89,6 +89,29 @@ def paddleocr_vl(c: Config) -> Architecture:
     return Architecture("paddleocr_vl", (*text.tensors, *tower.tensors, *census.tensors), text.shape, text.idle, text.groups)
 
 
+def kimi_k25(c: Config) -> Architecture:
+    """Build Kimi K2.5 and later: MoonViT, a projection of patches merged by four, and Kimi K2. Its own files say vt_hidden_size."""
+    text, vision, census = language_model(c.text_config(), "deepseek_v3"), c.section("vision_config"), Census()
+    h, depth = (
+        vision.number("hidden_size", "vt_hidden_size", default=1152),
+        vision.number("num_hidden_layers", "vt_num_hidden_layers", default=27, most=10_000),
+    )
+    width, patch = vision.number("intermediate_size", "vt_intermediate_size", default=4304), vision.size("patch_size", 14)
+    rows, columns = (vision.number(f"pos_emb_{side}", f"init_pos_emb_{side}", default=64) for side in ("height", "width"))
+    census.add("position_embeddings", "embedding", rows * columns, h)
+    census.add("patch_embed", "other", h, 3 * patch * patch + 1)
+    for module in ("q_proj", "k_proj", "v_proj", "proj"):
+        census.linear(module, h, h, True, depth)
+    census.linear("fc1", h, width, True, depth)
+    census.linear("fc2", width, h, True, depth)
+    census.norm("norm", h, True, 2 * depth + 1)
+    merged = h * vision.size("merge_kernel_size", 2) ** 2
+    census.norm("pre_norm", c.number("projection_hidden_size", default=h), True)
+    census.linear("in_proj", merged, merged, True)
+    census.linear("out_proj", merged, text.shape.hidden, True)
+    return Architecture("kimi_k25", (*text.tensors, *census.tensors), text.shape, text.idle, text.groups)
+
+
 SEEING_MIXTURES: Mapping[str, Callable[[Config], Architecture]] = {
     "glm4v": glm4v,
     "glm46v": glm4v,
@@ -96,4 +119,5 @@ SEEING_MIXTURES: Mapping[str, Callable[[Config], Architecture]] = {
     "ernie4_5_vl_moe": ernie_vl,
     "ernie4_5_moe_vl": ernie_vl,
     "paddleocr_vl": paddleocr_vl,
+    "kimi_k25": kimi_k25,
 }

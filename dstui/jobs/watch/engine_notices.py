@@ -15,8 +15,6 @@ from dstui.jobs.store.ranks import ranks_in_words
 
 ALONE, OTHER, OVERRIDDEN, UNOBSERVED, STRAGGLER = "alone", "other-configuration", "overridden", "not-observed", "straggler"
 """Values of `Notice.code`."""
-STRICT = (ALONE, OTHER, OVERRIDDEN)
-"""Codes of a run that does not train as its Plan says: --strict ends it."""
 INSTEAD = "numbers are read from the log lines, and stacks need py-spy"
 SLOWER, LEAST = 2.0, 0.05
 """A straggler's own part of a step takes this many times that of the others, and at least this many seconds."""

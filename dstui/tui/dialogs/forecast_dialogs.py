@@ -24,7 +24,8 @@ from dstui.tui.kit.tools import in_thread
 
 if TYPE_CHECKING:
     from dstui.facts.measured import Taken
-    from dstui.forecast.forecast import Forecast, Need, Verdict
+    from dstui.forecast.forecast import Forecast
+    from dstui.forecast.need import Need, Verdict
     from dstui.forecast.recommend import RankedPlan, RankedPlans
     from dstui.jobs.store.plan_diff import Change
     from dstui.tui.session.forecasts import Outlook

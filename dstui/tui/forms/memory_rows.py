@@ -13,7 +13,8 @@ from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
     from dstui.facts.measured import Taken
-    from dstui.forecast.forecast import Forecast, Need, Verdict
+    from dstui.forecast.forecast import Forecast
+    from dstui.forecast.need import Need, Verdict
 
 NAME = 4
 """Cells for the name of a place."""

@@ -45,12 +45,12 @@ def _common_domain(names: list[str]) -> str:
     return f".{domains.pop()}" if len(domains) == 1 and all(domains) else ""
 
 
-def end_of(name: str, width: int = LONGEST) -> str:
-    """Return a name in at most this many cells: its end, where the number is."""
-    if cell_len(name) <= width:
+def end_of(name: str) -> str:
+    """Return a name in at most LONGEST cells: its end, where the number is."""
+    if cell_len(name) <= LONGEST:
         return name
     end = name
-    while cell_len(end) > width - 1:
+    while cell_len(end) > LONGEST - 1:
         end = end[1:]
     return f"…{end}"
 

@@ -1,0 +1,86 @@
+"""Turn a notebook, or cells pasted from one, into shell text: `!` lines, `%%bash` cells, `%env` and `%cd`. Nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator
+
+PASTED = re.compile(r"(?m)^(?:!(?=[\w./~])|%%(?:bash|sh)\b)")
+"""A line that only a cell has: a script negates with `! command`."""
+PART = re.compile(r"(?m)^(?=%%\w|!\w|%(?:cd|env|set_env)[ \t])")
+"""Where a pasted cell may begin: a paste has no bounds between cells."""
+SHELL_CELL = re.compile(r"%%(?:bash|sh|script (?:bash|sh))\b[^\n]*\n?")
+FILE_CELL = re.compile(r"%%(?:writefile|file)[ \t]+(?P<append>-a[ \t]+)?(?P<path>[^\n]+)\n?")
+ENV = re.compile(r"%(?:set_)?env[ \t]+(?P<name>\w+)[ \t]*[= \t][ \t]*(?P<value>.*)")
+ENVIRON = re.compile(r"""os\.environ\[(['"])(?P<name>\w+)\1\][ \t]*=[ \t]*(?P<value>.+)""")
+ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)[ \t]*=(?!=)[ \t]*(?P<value>.+)")
+EXPANDED = re.compile(r"(?<![${])\{(?P<name>[A-Za-z_]\w*)\}(?!\})|\$(?P<plain>[A-Za-z_]\w*)")
+"""A variable of Python in a shell line. IPython writes its value there; `$NAME` may also be one of the shell."""
+
+
+def notebook_as_shell(text: str) -> str:
+    """Return the shell text of a notebook or of pasted cells; other texts as they are."""
+    if PASTED.search(text) and not text.startswith("#!"):
+        known = dict[str, str]()
+        return "\n".join(_cell(cell, known) for cell in PART.split(text)) + "\n"
+    if not text.lstrip().startswith("{") or '"nbformat"' not in text:
+        return text
+    try:
+        cells = json.loads(text).get("cells")
+    except (ValueError, RecursionError):
+        return text
+    codes = (
+        cell.get("source")
+        for cell in (cells if isinstance(cells, list) else ())
+        if isinstance(cell, dict) and cell.get("cell_type") == "code"
+    )
+    known = dict[str, str]()
+    return "\n".join(_cell("".join(map(str, code)) if isinstance(code, list) else str(code), known) for code in codes) + "\n"
+
+
+def _cell(code: str, known: dict[str, str]) -> str:
+    """Return the shell text of a cell. `known`: the variables of Python whose value is a literal."""
+    code = code.rstrip("\n")
+    if found := SHELL_CELL.match(code):
+        return f"(\n{code[found.end() :]}\n)"
+    if found := FILE_CELL.match(code):
+        return f"cat >{'>' if found['append'] else ''} {found['path'].strip()} <<'DSTUI_CELL'\n{code[found.end() :]}\nDSTUI_CELL"
+    return "\n".join(_lines(code, known))
+
+
+def _lines(code: str, known: dict[str, str]) -> Iterator[str]:
+    """Yield the shell lines of a cell of Python, each with the lines that continue it."""
+
+    def value_of(found: re.Match[str]) -> str:
+        return known.get(found["name"] or found["plain"], f"${{{found['name']}}}" if found["name"] else found[0])
+
+    lines = iter(code.split("\n"))
+    for line in lines:
+        command = line.strip()
+        while command[:1] in ("!", "%") and command.endswith("\\") and (more := next(lines, None)) is not None:
+            command = f"{command}\n{more.rstrip()}"
+        if command.startswith("!"):
+            text = EXPANDED.sub(value_of, command.lstrip("!"))
+            yield f"( {text}\n)"
+        elif command.startswith("%cd"):
+            yield EXPANDED.sub(value_of, command[1:])
+        elif found := ENV.fullmatch(command):
+            yield f"export {found['name']}={shlex.quote(EXPANDED.sub(value_of, found['value']))}"
+        elif (found := ENVIRON.fullmatch(command)) and (value := _literal(found["value"])) is not None:
+            yield f"export {found['name']}={shlex.quote(value)}"
+        elif found := ASSIGNED.match(line):
+            known.pop(found["name"], None)
+            if (value := _literal(found["value"])) is not None:
+                known[found["name"]] = value
+
+
+def _literal(value: str) -> str | None:
+    """Return the text of a literal of Python; None for other expressions."""
+    try:
+        literal = ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+    return literal if isinstance(literal, str) else value.partition("#")[0].strip()
