@@ -137,6 +137,6 @@ def ranged(lines: tuple[bytes, ...]) -> str:
 
 
 def _spanned(numbers: Sequence[bytes]) -> str:
-    distinct = set(numbers)
-    low, high = (distinct.pop(),) * 2 if len(distinct) == 1 else (min(distinct, key=float), max(distinct, key=float))
+    distinct = dict.fromkeys(numbers)
+    low, high = min(distinct, key=float), max(distinct, key=float)
     return low.decode() if low == high or float(low) == float(high) else f"{low.decode()}–{high.decode()}"
