@@ -78,6 +78,8 @@ class Code:
     """Name or attribute (self.model) -> the values assigned to it, in any function."""
     unpacked: set[str] = field(default_factory=set)
     """Names and attributes that also get a part of a value: `model, optimizer = …`."""
+    changed: set[str] = field(default_factory=set)
+    """Names with other values than the assigned ones: parameters, names of loops, `x += …`, `x[0] = …`."""
     imports: list[Import] = field(default_factory=list)
     modules: list[tuple[int, str]] = field(default_factory=list)
     """For each module that was read after the script: the offset of its line numbers, and its file."""
@@ -182,12 +184,18 @@ class _Reader:
                 self._assign(target, node.value)
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
             self._assign(node.target, node.value)
+        elif isinstance(node, ast.arg):
+            code.changed.add(node.arg)
+        elif isinstance(node, (ast.AugAssign, ast.For, ast.comprehension)):
+            code.changed |= {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             self._assign(node.optional_vars, node.context_expr)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             self.code.unpacked |= set(map(ast.unparse, target.elts))
+        elif isinstance(target, ast.Subscript):
+            self.code.changed.add(ast.unparse(target.value))
         elif isinstance(target, (ast.Name, ast.Attribute)):
             self.code.assigned.setdefault(ast.unparse(target), []).append(value)
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,6 +93,8 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Op
     from dstui.machine.probe import probe
 
     script = script_named(name, text)
+    if script.facts.integration is None and script.facts.without is None and (started := _started(name, text, sets, site)):
+        return started
     offered = recipes(script, probe())
     notes = [f"{name}: {script.facts.why}", f"for this machine: {offered[0].name} ({offered[0].says})"]
     if len(offered) > 1:
@@ -100,6 +103,21 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Op
         notes.append(f"its arguments, for job.args: {' '.join(script.facts.options)}")
     plan = load_layered(offered[0].text, name, str(Path.cwd()), site=site)
     return Opened(apply_overrides(plan, sets), None, tuple(notes), made=True)
+
+
+def _started(name: str, text: str, sets: Sequence[str], site: bool) -> Opened | None:
+    """Return the Plan of the launch that a program starts; None if it starts none. Raises FileProblem."""
+    from dstui.adopt.started_launch import started_launch
+
+    found = started_launch(text)
+    if found.text:
+        opened = _made(Path(name), found.text, "command", ImportOptions(sets, site=site))
+        return replace(opened, notes=(f"{name} starts a launch, of which this is the Plan: what else it does is left out", *opened.notes))
+    if found.unclear:
+        raise FileProblem(
+            f"{name}: line {found.unclear} starts a launch with words that only a run shows: `dstui run --hold -- python {name}` reads it"
+        )
+    return None
 
 
 def open_text(text: str, launch: int = 0, kind: Kind | None = None) -> Opened:

@@ -114,6 +114,19 @@ def test_missing_file_gives_the_cause_by_its_name(tmp_path: Path, cause: str, pa
     assert diagnose_lines(tmp_path / "log", raised(last, *frames)).cause == cause
 
 
+def test_file_that_torch_could_not_create_is_no_missing_model(tmp_path: Path) -> None:
+    last = "FileNotFoundError: [Errno 2] No such file or directory: 'runs/best.pt'"
+    frames = ['  File "/home/me/train.py", line 9, in main', '  File "/opt/site-packages/torch/serialization.py", line 376, in {}']
+    inner = '  File "/opt/site-packages/torch/serialization.py", line 211, in __init__'
+    causes = {
+        what: diagnose_lines(
+            tmp_path / what, ["Traceback (most recent call last):", *(frame.format(what) for frame in frames), inner, last]
+        ).cause
+        for what in ("load", "save")
+    }
+    assert causes == {"load": "MODEL-FILES", "save": "USER-PY"}
+
+
 @pytest.mark.parametrize(
     ("cause", "lines"),
     [

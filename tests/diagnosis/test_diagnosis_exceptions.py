@@ -17,6 +17,29 @@ HANDLING = "During handling of the above exception, another exception occurred:"
 DIRECT = "The above exception was the direct cause of the following exception:"
 
 
+def test_frame_of_a_compiled_library_is_not_the_scripts_own(tmp_path: Path) -> None:
+    last = "FileNotFoundError: [Errno 2] Unable to open file (unable to open file: name = 'Checkpoints/net.h5', errno = 2)"
+    frames = [
+        '  File "/home/me/train.py", line 9, in main',
+        "    net.load_weights(path)",
+        '  File "h5py/h5f.pyx", line 106, in h5py.h5f.open',
+    ]
+    found = diagnose_lines(tmp_path / "log", ["Traceback (most recent call last):", *frames, last])
+    assert found.cause == "MODEL-FILES"
+    assert "train.py" in found.evidence[0].text
+
+
+def test_header_of_a_traceback_that_sacred_shortened(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent calls WITHOUT Sacred internals):",
+        '  File "train.py", line 3, in main',
+        "    draw()",
+        "odd.error: no size",
+    ]
+    found = diagnose_lines(tmp_path / "log", lines)
+    assert (found.cause, found.confidence) == ("USER-PY", "high")
+
+
 def test_deepest_script_line_and_raising_library_are_named(tmp_path: Path) -> None:
     lines = [
         "Traceback (most recent call last):",

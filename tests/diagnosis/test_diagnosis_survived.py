@@ -144,6 +144,19 @@ def test_announcement_of_what_a_stop_would_do_is_no_stop(tmp_path: Path, line: s
     assert diagnose_lines(tmp_path / "log", [line, "step 1 loss 2.0"]).kind is None
 
 
+def test_driver_that_tensorflow_did_not_find_is_no_end(tmp_path: Path) -> None:
+    words = "W tsl/odd.cc:64] Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file"
+    assert diagnose_lines(tmp_path / "log", [words, "I tsl/odd.cc:9] no GPU: the CPU is used"]).cause is None
+
+
+def test_type_that_tritons_compiler_lacks_explains_its_failure(tmp_path: Path) -> None:
+    failed = traceback(
+        0, "RuntimeError: PassManager::run failed", "/opt/env/lib/python3.11/site-packages/triton/backends/nvidia/compiler.py"
+    )
+    found = diagnose_lines(tmp_path / "log", ["LLVM ERROR: Unsupported rounding mode for conversion.", *failed])
+    assert found.cause == "DTYPE-UNSUPPORTED"
+
+
 def test_warning_is_no_end(tmp_path: Path) -> None:
     warning = "/opt/env/torch/cuda/__init__.py:141: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found 1)"
     assert diagnose_lines(tmp_path / "log", [warning, "cpu"]).kind is None

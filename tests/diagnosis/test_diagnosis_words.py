@@ -82,6 +82,25 @@ RAISED = [
         "RuntimeError: The expanded size of the tensor (512) must match the existing size (514) at non-singleton dimension 1.",
         "",
     ),
+    ("USER-PY", "RuntimeError: Parent directory out/best does not exist.", "torch/serialization.py"),
+    ("Z3-PARTITIONED", "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x64 and 0x64)", "torch/nn/functional.py"),
+    ("USER-SHAPE", "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x30 and 10x4)", "torch/nn/functional.py"),
+    (
+        "CKPT-SHAPE",
+        "ValueError: Shape mismatch in layer #2 (named out) for weight out/kernel. Weight expects shape (4, 2). Received saved weight with shape (8, 2)",
+        "keras/src/saving.py",
+    ),
+    (
+        "GPU-BUSY",
+        "AssertionError: Error in memory profiling. Initial free memory 40.5 GiB, current free memory 41.5 GiB.",
+        "vllm/v1/worker/a.py",
+    ),
+    (
+        "OOM-GPU",
+        "tensorflow.odd.InternalError: Failed copying input tensor from CPU:0 to GPU:0: Dst tensor is not initialized.",
+        "tensorflow/a.py",
+    ),
+    ("IMPORT-MISSING", "NameError: name 'init_empty_weights' is not defined", "transformers/modeling_utils.py"),
     ("Z3-PARTITIONED", "RuntimeError: Expected weight to be a vector, but got weight of shape [0]", "torch/nn/functional.py"),
     ("DL-WORKER", "RuntimeError: Pin memory thread exited unexpectedly", "torch/utils/data/dataloader.py"),
     ("GCC-VERSION", "RuntimeError: The current installed version of g++ (4.8.5) is less than the minimum required version", "torch/ext.py"),
@@ -248,7 +267,7 @@ def test_unwritable_file_is_no_missing_model(tmp_path: Path) -> None:
         "FileNotFoundError: [Errno 2] No such file or directory: 'out/last.ckpt'",
     ]
     found = diagnose_lines(tmp_path / "a", [line.format("save_last") for line in lines])
-    assert (found.cause, found.confidence) == ("USER-PY", "low")
+    assert (found.cause, "saved" in found.title) == ("USER-PY", True)
     assert diagnose_lines(tmp_path / "b", [line.format("restore") for line in lines]).cause == "MODEL-FILES"
 
 

@@ -62,7 +62,7 @@ KINDS = (
     Kind("CONFIG-PATH", r"\.(?:ya?ml|toml|cfg|ini|conf)'?$|['\"/]conf(?:ig)?s?/[^'\"]*\.(?:py|json)['\"]", NO_FILE),
     Kind(
         "MODEL-FILES-PART",
-        r"\.(?:pt|pth|ckpt|safetensors|gguf|onnx|bin|model|pkl|pdparams|npz)'$|ckpt|checkpoint|pretrained|weights",
+        r"\.(?:pt|pth|ckpt|safetensors|gguf|onnx|bin|model|pkl|pdparams|npz)'$|(?i:ckpt|checkpoint|pretrained|weights)",
         NO_FILE,
     ),
     Kind("DATA-FOLDER", DATA_PATH, "IsADirectoryError"),
@@ -198,17 +198,19 @@ WRITES = re.compile(r"save(?!d)|write|dump|mkdir|makedirs|rename")
 
 def to_be_written(raised: Raised) -> bool:
     """Return whether a missing file was to be written."""
-    return re.fullmatch(NO_FILE, raised.name) is not None and any(WRITES.search(one.function) for one in (raised.own, raised.deepest))
+    return raised.place == "SAVE-FOLDER" or (
+        re.fullmatch(NO_FILE, raised.name) is not None and any(WRITES.search(one.function) for one in (raised.own, raised.deepest))
+    )
 
 
 def cause_of(raised: Raised, text: str) -> str:
     """Return the id of the signature for an exception that no other one knows: USER-PY if nothing indicates a cause."""
+    if to_be_written(raised):
+        return "SAVE-FOLDER"
     if raised.place and not re.search(DATA_PATH, text):
         return raised.place
     if raised.name in ("ImportError", "ModuleNotFoundError"):
         return "USER-PY" if OWN_MODULE.search(text) else "IMPORT-OTHER"
-    if to_be_written(raised):
-        return "USER-PY"
     if raised.deepest.in_library and AGED.search(text):
         return "IMPORT-AGED"
     if raised.name in PROGRAMMING:

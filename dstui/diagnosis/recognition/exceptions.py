@@ -66,14 +66,14 @@ READINGS = (
     Reading(
         "TypeError",
         r"unexpected keyword argument '(\w+)'",
-        "The function takes no `{0}`: another release of its library than the code was written for.",
-        "the function's arguments in the installed release",
+        "The function takes no `{0}`: its parameters have changed, in the script or with a release of its library.",
+        "the function's parameters, in the script or in the installed release",
     ),
     Reading(
         "TypeError",
         r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)",
         "The function needs {0} too: the call is not complete, or made for another release of its library.",
-        "the function's arguments in the installed release",
+        "the function's parameters, in the script or in the installed release",
     ),
     Reading(
         "TypeError",

@@ -71,7 +71,7 @@ def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Sig
     if signature.id == "MODEL-FILE-PATH" and re.search(DATA_PATH, text):
         return BY_ID["DATA-FILE"]
     if signature.id in OF_FILES and to_be_written(raised):
-        return BY_ID["USER-PY"]
+        return BY_ID["SAVE-FOLDER"]
     if signature.id == "WINDOWS" and not raised.in_deepspeed:
         return unnamed(raised, "")
     if signature.id == "AUTO-UNRESOLVED" and raised.name == "TypeError" and not raised.in_deepspeed:

@@ -8,7 +8,7 @@ from dstui.base.dataclass import dataclass
 from dstui.diagnosis.recognition.activity import STEPS
 from dstui.diagnosis.recognition.labels import rank_in
 
-HEADER = "Traceback (most recent call last)"
+HEADER = "Traceback (most recent call"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
 AT_EXIT = ("Exception ignored in atexit callback", "Error in atexit._run_exitfuncs")
 IGNORED = ("Exception ignored in", "Exception ignored on calling", *AT_EXIT)
@@ -41,13 +41,13 @@ SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at the same time."""
 HEAD = 200
 """Characters of a line that can contain the names of two exceptions."""
-LOADERS = {"torch/serialization.py:load": "MODEL-FILE-PATH"}
+LOADERS = {"torch/serialization.py:load": "MODEL-FILE-PATH", "torch/serialization.py:save": "SAVE-FOLDER"}
 """A file and function in the traceback -> the cause if a file is missing."""
 NEAR = 6
 """Lines after a frame within which an exception belongs to it if the head of the traceback is missing, as in an excerpt."""
 WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
 LIBRARY = re.compile(
-    r"site-packages|dist-packages|/rank/hook/sitecustomize\.py|/lib/python\d|<frozen|/[Ll]ib/(?:asyncio|concurrent|http|importlib|json|multiprocessing|urllib)/"
+    r"site-packages|dist-packages|\.pyx$|/rank/hook/sitecustomize\.py|/lib/python\d|<frozen|/[Ll]ib/(?:asyncio|concurrent|http|importlib|json|multiprocessing|urllib)/"
     r"|/[Ll]ib/(?:os|pathlib|pickle|runpy|shutil|socket|ssl|subprocess|threading|tempfile|zipfile)\.py|/(?:deepspeed|transformers|torch|accelerate|peft|trl|datasets)/"
 )
 LAUNCHER = re.compile(

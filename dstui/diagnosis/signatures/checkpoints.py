@@ -32,6 +32,7 @@ SIGNATURES = (
         (
             "in loading state_dict for",
             rx("size mismatch for", r"size mismatch for \S+:"),
+            rx("Shape mismatch in layer", r"Shape mismatch in layer .*Received saved weight"),  # Keras
             rx("Missing key(s) in state_dict", r"Missing key\(s\) in state_dict"),
             rx("value from checkpoint", r"value from checkpoint \(.*\) is not equal to"),
             rx(
@@ -96,6 +97,17 @@ SIGNATURES = (
         explains=("CONTAINER",),
         sure=False,
         alike=("CKPT-DISK", "RACE-FS"),
+    ),
+    Signature(
+        "SAVE-FOLDER",
+        "root",
+        "The folder that a file is to be saved in does not exist",
+        "Nothing creates it on this host, or its path is relative to another folder than the one that the ranks start in.",
+        (rx("Parent directory", r"RuntimeError: Parent directory .+ does not exist"),),
+        ("Let rank 0 create it before the training: os.makedirs(FOLDER, exist_ok=True)",),
+        "ls -d FOLDER, from the folder that the ranks start in, on the host that failed.",
+        alike=("CKPT-PERM",),
+        answer="USER-PY",
     ),
     Signature(
         "CKPT-FOLDER",

@@ -207,9 +207,11 @@ SIGNATURES = (
             rx("only supports Ampere", r"FlashAttention only supports Ampere"),
             rx("fp16 is not supported", r"fp16 is not supported"),
             rx("Unsupported data type", r"HCCL \w+.*Unsupported data type"),  # Ascend
+            "LLVM ERROR: Unsupported rounding mode for conversion",  # Triton's compiler
         ),
         (Remedy("Train in fp16", patches.to_fp16),),
         "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+        explains=("OP-BUILD", "BUILD-FAILED", "SIGABRT"),
         alike=("DRIVER-OLD",),
         source="deepspeed/runtime/engine.py:_do_sanity_check",
     ),

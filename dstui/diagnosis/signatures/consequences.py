@@ -49,12 +49,12 @@ SIGNATURES = (
             "RendezvousClosedError",
             rx(
                 "DistNetworkError",
-                r"DistNetworkError: (?:failed to recv, got 0 bytes|Broken pipe|Connection reset)",
+                r"DistNetworkError: (?:[Ff]ailed to recv, got 0 bytes|Broken pipe|Connection reset)",
             ),
             rx("has failed to", r"has failed to (?:shutdown|send a keep-alive)"),
             rx("got error: ", r"got error: .*(?:Connection (?:reset|closed|refused)|Broken pipe|failed to recv)"),
             rx("RuntimeError: ", r"^RuntimeError: (?:Broken pipe|Connection reset by peer)$"),  # messages of torch's store before release 2
-            "recvValue failed on",
+            rx("failed on SocketImpl", r"recv(?:Value(?:WithTimeout)?|Vector) failed on"),
             "sendBytes failed on",
             rx('Failed to check the "should dump" flag', r"Failed to check the \"should dump\" flag on TCPStore"),
         ),

@@ -42,7 +42,8 @@ SIGNATURES = (
             rx("is not available", r"ImportError: cannot import name '\w+' because \w+ is not available"),
             rx(
                 "is not defined",
-                r"NameError: name '(?:flash_attn\w*|deepspeed|bnb|apex|amp|xformers|wandb|index_first_axis|unpad_input)' is not def",
+                r"NameError: name '(?:flash_attn\w*|deepspeed|init_empty_weights|bnb|apex|amp|xformers|wandb"
+                r"|index_first_axis|unpad_input)' is not def",
             ),
             rx(
                 "No such file or directory",

@@ -247,7 +247,12 @@ SIGNATURES = (
         "root",
         "The CUDA driver's library (libcuda) is not found",
         "This machine or container has no NVIDIA driver, or under WSL the loader does not search /usr/lib/wsl/lib.",
-        (rx("cannot open shared object", r"^(?!.*Could not load library libcudnn).*libcuda\.so(?:\.1)?: cannot open shared object"),),
+        (
+            rx(
+                "cannot open shared object",
+                r"^(?!.*Could not load (?:library libcudnn|dynamic library)).*libcuda\.so(?:\.1)?: cannot open shared object",
+            ),
+        ),
         (Remedy("Under WSL: let the loader find it", patches.environment("LD_LIBRARY_PATH", "/usr/lib/wsl/lib")),),
         "ldconfig -p | grep libcuda, and under WSL ls /usr/lib/wsl/lib/libcuda.so*",
         sure=False,

@@ -21,6 +21,7 @@ SIGNATURES = (
             "CUBLAS_STATUS_ALLOC_FAILED",
             "CUDNN_STATUS_ALLOC_FAILED",
             rx("_RESULT_ERROR_OUT_OF_", r"(?:UR|ZE|PI)_RESULT_ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)"),  # Intel's
+            "Dst tensor is not initialized",  # TensorFlow's, of a copy to the GPU
             rx("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: (?:.{0,60}Out of memory|Failed to allocate)"),  # JAX's
             rx("GPU out of memory", r"(?:Error|Exception): .*\bGPU out of memory"),
             "CUDA driver error: out of memory",
@@ -103,6 +104,7 @@ SIGNATURES = (
                 r"capacity of [\d.]+ GiB of which [\d.]+ (?:bytes|KiB|MiB) is free.*this process has (?:0 bytes|[\d.]+ (?:KiB|MiB))",
             ),
             rx("already allocated", r"GiB total capacity; [\d.]+ (?:bytes|KiB|MiB) already allocated; [\d.]+ (?:bytes|KiB|MiB) free"),
+            "Error in memory profiling. Initial free memory",  # vLLM's: memory of the GPU was freed while it measured
             "EJ0001: Failed to initialize the HCCP process",  # Ascend's
             "free memory size is less than half of total memory size",
         ),

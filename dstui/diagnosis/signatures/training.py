@@ -12,7 +12,7 @@ SIGNATURES = (
         "Shapes of tensors do not fit, in the program's own code",
         "The model, the batch or the labels have another shape than the operation expects.",
         (
-            rx("mat1 and mat2 shapes cannot be multiplied", r"mat1 and mat2 shapes cannot be multiplied(?! \(.*0x)"),
+            rx("mat1 and mat2 shapes cannot be multiplied", r"mat1 and mat2 shapes cannot be multiplied(?! \(.*\b0x)"),
             rx("is invalid for input of size", r"shape '\[.*\]' is invalid for input of size"),
             rx("The expanded size of the tensor", r"The expanded size of the tensor \(\d+\) must match the existing size"),
             rx("could not be broadcast together", r"could not be broadcast together with shapes"),

@@ -48,7 +48,7 @@ SIGNATURES = (
             "'weight' must be 2-D",
             rx("but got weight of shape [", r"but got weight of shape \[0\]"),
             "weight should have at least three dimensions",
-            rx("mat1 and mat2 shapes cannot be multiplied", r"mat1 and mat2 shapes cannot be multiplied \(.*0x"),
+            rx("mat1 and mat2 shapes cannot be multiplied", r"mat1 and mat2 shapes cannot be multiplied \(.*\b0x"),
         ),
         ("Gather the parameters, or prepare the second model with DeepSpeed too", patches.WHOLE_PARAMETERS),
         explains=("USER-SHAPE",),

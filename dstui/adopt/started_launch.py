@@ -1,0 +1,167 @@
+"""Find the launch that a Python program starts by subprocess or os.system, as shell text. Pure: the program is parsed, never run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+
+from dstui.adopt.pycode import Call, Code, NotPython, read_code
+from dstui.adopt.shell.recognise import recognise
+from dstui.base.dataclass import dataclass
+
+STARTS = tuple(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen"))
+SHELL_STARTS = ("os.system", "os.popen")
+CHANGES = ("append", "extend", "insert", "remove", "pop", "clear")
+"""Methods after which a list is no longer its literal."""
+LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
+PLAIN = re.compile(r"[\w./:,@=+-]*")
+"""A default that means the same inside and outside of quotes."""
+MOST_PARTS = 5_000
+"""Parts of expressions that are followed: a program can double a list at each line."""
+
+
+class Unclear(Exception):
+    """Only a run shows the words of a command."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedLaunch:
+    """The launches of a program."""
+
+    text: str
+    """Shell text with each launch on its line of the program; empty if there is none."""
+    unclear: int = 0
+    """The line of a launch whose words only a run shows; 0 if there is none."""
+
+
+def started_launch(text: str) -> StartedLaunch:
+    """Return the launches of a program's text that start a launcher."""
+    if not any(name in text for name in LAUNCHERS) or not ("subprocess" in text or "os." in text):
+        return StartedLaunch("")
+    try:
+        code = read_code(text)
+    except NotPython:
+        return StartedLaunch("")
+    words, found, unclear = _Words(code), dict[int, str](), 0
+    for call in code.calls:
+        if call.name not in (*STARTS, *SHELL_STARTS) or not call.node.args:
+            continue
+        try:
+            command = words.command(call)
+        except (Unclear, RecursionError):
+            unclear = unclear or (call.node.lineno if words.begins_with_launcher(call.node.args[0]) else 0)
+            continue
+        if _starts_launcher(command):
+            found.setdefault(call.node.lineno, command)
+    lines = [found.get(number, "") for number in range(1, max(found, default=0) + 1)]
+    return StartedLaunch("".join(f"{line}\n" for line in lines), unclear)
+
+
+def _starts_launcher(command: str) -> bool:
+    try:
+        started = [recognise(shlex.split(part)) for part in re.split(r"&&|[;|)]", command.lstrip("("))]
+    except ValueError:
+        return False
+    return any(one is not None and one.launcher in LAUNCHERS for one in started)
+
+
+class _Words:
+    """Writes expressions of one program as words of the shell."""
+
+    def __init__(self, code: Code) -> None:
+        self.code, self.parts = code, 0
+        self.changed = code.changed | {ast.unparse(found.value) for call in code.calls if (found := _changed_by(call.node.func))}
+
+    def command(self, call: Call) -> str:
+        """Return the command of a call as a line of the shell. Raises Unclear."""
+        given, keywords = call.node.args[0], {keyword.arg: keyword.value for keyword in call.node.keywords}
+        shell = keywords.get("shell")
+        is_text = call.name in SHELL_STARTS or (isinstance(shell, ast.Constant) and shell.value is True)
+        command = self.text(given, quoted=False) if is_text else " ".join(self.words(given))
+        command = "; ".join(line.strip() for line in command.replace("\\\n", " ").split("\n") if line.strip())
+        folder = keywords.get("cwd")
+        return command if folder is None else f"(cd {self.text(folder)} && {command})"
+
+    def words(self, node: ast.expr) -> Iterator[str]:
+        """Yield the words of a list. Raises Unclear."""
+        self.step()
+        match node:
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                for item in items:
+                    yield from self.words(item.value) if isinstance(item, ast.Starred) else (self.text(item),)
+            case ast.BinOp(op=ast.Add(), left=left, right=right):
+                yield from self.words(left)
+                yield from self.words(right)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="shlex"), attr="split"), args=[one]):
+                yield self.text(one, quoted=False)
+            case ast.Call(func=ast.Attribute(value=one, attr="split"), args=[]):
+                yield self.text(one, quoted=False)
+            case ast.Name(id=name):
+                yield from self.words(self.value_of(name))
+            case _:
+                raise Unclear
+
+    def text(self, node: ast.expr, *, quoted: bool = True) -> str:
+        """Return a text as a word, or unquoted as part of a line. Raises Unclear."""
+        self.step()
+        match node:
+            case ast.Constant(value=str() | int() | float() as value):
+                return shlex.quote(str(value)) if quoted else str(value)
+            case ast.JoinedStr(values=parts):
+                return "".join(self.text(part, quoted=quoted) for part in parts) or "''"
+            case ast.FormattedValue(value=one, format_spec=None):
+                return self.text(one, quoted=quoted)
+            case ast.BinOp(op=ast.Add(), left=left, right=right):
+                return self.text(left, quoted=quoted) + self.text(right, quoted=quoted)
+            case ast.Call(func=ast.Name(id="str"), args=[one]):
+                return self.text(one, quoted=quoted)
+            case ast.Attribute(value=ast.Name(id="sys"), attr="executable"):
+                return "python"
+            case ast.Name(id=name) if self.is_constant(name):
+                return self.text(self.value_of(name), quoted=quoted)
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                return self.variable(name, "", quoted=quoted)
+            case ast.Subscript(value=ast.Attribute(attr="environ"), slice=ast.Constant(value=str(name))):
+                return self.variable(name, "", quoted=quoted)
+            case ast.Call(
+                func=ast.Attribute(attr="getenv") | ast.Attribute(value=ast.Attribute(attr="environ"), attr="get"),
+                args=[ast.Constant(value=str(name)), *default],
+            ):
+                return self.variable(name, self.text(default[0], quoted=False) if default else "", quoted=quoted)
+            case _:
+                raise Unclear
+
+    def variable(self, name: str, default: str, *, quoted: bool) -> str:
+        """Return a variable of the shell: a hole of the Plan, unless it has a default."""
+        if not name.isidentifier() or not name.isascii() or not PLAIN.fullmatch(default):
+            raise Unclear
+        found = f"${{{name}:-{default}}}" if default else f"${{{name}}}"
+        return f'"{found}"' if quoted else found
+
+    def begins_with_launcher(self, node: ast.expr) -> bool:
+        """Return whether the first word of a command, as it is first assigned, is a launcher."""
+        given = next(iter(self.code.assigned.get(node.id, ())), node) if isinstance(node, ast.Name) else node
+        return ast.unparse(given).lstrip("[(f'\"").startswith(LAUNCHERS)
+
+    def is_constant(self, name: str) -> bool:
+        """Return whether a variable is assigned once and never changed."""
+        return len(self.code.assigned.get(name, ())) == 1 and name not in self.changed and name not in self.code.unpacked
+
+    def value_of(self, name: str) -> ast.expr:
+        """Return the only value of a variable. Raises Unclear."""
+        if not self.is_constant(name):
+            raise Unclear
+        return self.code.assigned[name][0]
+
+    def step(self) -> None:
+        """Count a part. Raises Unclear after too many."""
+        self.parts += 1
+        if self.parts > MOST_PARTS:
+            raise Unclear
+
+
+def _changed_by(called: ast.expr) -> ast.Attribute | None:
+    """Return the callee if it is a method that changes a list."""
+    return called if isinstance(called, ast.Attribute) and called.attr in CHANGES and isinstance(called.value, ast.Name) else None

@@ -1,0 +1,60 @@
+"""A Python program that starts a launcher is read as that launch; words that only a run shows are not guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dstui.adopt.started_launch import started_launch
+from tests.command import dstui
+
+LAUNCHES = {
+    "a list": ("cmd = ['deepspeed', '--num_gpus=4', 't.py', '--name', 'a b']\nsubprocess.run(cmd)", "deepspeed --num_gpus=4 t.py --name 'a b'"),
+    "joined lists": ("N = os.getenv('N', '1')\nsubprocess.call(['deepspeed', '--num_gpus', N] + ['t.py'] + X.split())", 'deepspeed --num_gpus "${N:-1}" t.py ${X}'),
+    "a text": ("os.system(f'torchrun --nproc_per_node {n} t.py > log')", "torchrun --nproc_per_node ${n} t.py > log"),
+    "a folder": ("subprocess.Popen(['accelerate', 'launch', 't.py'], cwd='src')", "(cd src && accelerate launch t.py)"),
+    "its own interpreter": ("subprocess.run([sys.executable, '-m', 'deepspeed.launcher.runner', 't.py'])", "python -m deepspeed.launcher.runner t.py"),
+    "a shell": ("subprocess.run('''\ncd a\ndeepspeed \\\\\n  t.py\n''', shell=True)", "cd a; deepspeed    t.py"),
+}  # fmt: skip
+HEAD = "import os, subprocess, sys\n"
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_launch_of_a_program_stands_on_its_line(name: str) -> None:
+    text, command = LAUNCHES[name]
+    found = started_launch(HEAD + text)
+    assert found.text.strip("\n") == command and not found.unclear
+    assert found.text.count("\n") <= (HEAD + text).count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    "change", ["cmd += ['--x']", "cmd.append('--x')", "cmd[1] = 'u.py'", "cmd = cmd + ['--x']", "for cmd in many: pass", "def f(cmd): pass"]
+)
+def test_command_that_changes_is_not_guessed(change: str) -> None:
+    found = started_launch(f"{HEAD}cmd = ['deepspeed', 't.py']\n{change}\nsubprocess.run(cmd)")
+    assert (found.text, found.unclear) == ("", 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "subprocess.run(['pip', 'install', 'deepspeed'])",
+        "subprocess.run(['pip', 'install', *more, 'deepspeed'])",
+        "os.system('echo deepspeed t.py')",
+        "x0 = ['deepspeed', 't.py']\n" + "".join(f"x{n + 1} = x{n} + x{n}\n" for n in range(60)) + "subprocess.run(['a'] + x60)",
+        "x = x + ['deepspeed']\nsubprocess.run(['a', *x])",
+    ],
+)
+def test_other_programs_start_no_launch(text: str) -> None:
+    found = started_launch(HEAD + text)
+    assert (found.text, found.unclear) == ("", 0)
+
+
+def test_import_of_a_program_is_the_launch_that_it_starts(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(HEAD + LAUNCHES["a list"][0])
+    done = dstui("import", "main.py", cwd=tmp_path)
+    assert done.returncode == 0 and "script: t.py" in done.stdout and "num_gpus: 4" in done.stdout
+    (tmp_path / "main.py").write_text(HEAD + "cmd = ['deepspeed']\ncmd += more()\nsubprocess.run(cmd)")
+    refused = dstui("import", "main.py", cwd=tmp_path)
+    assert refused.returncode == 2 and "line 4" in refused.stderr and "dstui run --hold -- python main.py" in refused.stderr
