@@ -35,7 +35,7 @@ MEMORY = 64 << 20
 """Bytes of memory for all blocks: enough for a gigabyte of logs if 64 ranks write a line each second, for tens if they write much."""
 BETWEEN = b"  "
 """Separator between the lines of a row by shape when they are searched together."""
-BEHIND = 2 << 20
+BEHIND = 1 << 20
 """Bytes that may wait to be folded. If more arrive, they are shown line by line."""
 EAGER = 16
 """Blocks that are counted before they are needed."""
@@ -76,6 +76,7 @@ class LogRows:
         self._growing = False  # whether the last block receives new lines
         self._open: BlockRows | None = None  # its rows, unless they are simply its lines
         self._coming: deque[Slice] = deque()
+        self._waiting = 0  # bytes of them
         self._kept: OrderedDict[int, BlockRows] = OrderedDict()
         self._live = ""
         self._last: tuple[LogBlock, bytes] | None = None
@@ -117,11 +118,11 @@ class LogRows:
         self._take(self.timeline.poll(time()))
         if ended:
             self._take(self.timeline.finish(time()))
-        waiting, deadline = sum(chunk.size for chunk in self._coming), monotonic() + seconds
+        deadline = monotonic() + seconds
         while self._coming:
             chunk = self._coming.popleft()
-            self._append(chunk, dedup=self.dedup and waiting <= BEHIND)
-            waiting -= chunk.size
+            self._append(chunk, dedup=self.dedup and self._waiting <= BEHIND)
+            self._waiting -= chunk.size
             if monotonic() >= deadline:
                 break
         while self.wanted > 0 and (monotonic() < deadline or not self._blocks) and self.reach():
@@ -131,7 +132,9 @@ class LogRows:
 
     def _take(self, slices: Iterable[Slice]) -> None:
         """Take over new slices, in pieces that are quick to fold and filter."""
-        self._coming += (part for each in slices for part in cut(each, most=self._size))
+        for each in slices:
+            self._coming += cut(each, most=self._size)
+            self._waiting += each.size
 
     def _append(self, chunk: Slice, *, dedup: bool) -> None:
         """Add a slice to the last block, and count its rows.

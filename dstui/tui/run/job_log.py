@@ -28,6 +28,9 @@ MOST_COPIED = 100_000
 SPELL = 0.012
 """Seconds of work in one callback, however much there is to do: lines are added in one, and searched in another."""
 
+BETWEEN = 0.04
+"""Seconds from a poll that has left lines waiting to a further one."""
+
 
 class JobLog:
     """The lines of a job, filtered, and the view that shows them."""
@@ -126,9 +129,17 @@ class JobLog:
             self._open()
         self._approach()
         self.view.sync()
+        if lines.behind:
+            self.view.set_timer(BETWEEN, self._catch_up)
         if self._searches_on:
             self.view.call_later(self._search_on)
         return grown
+
+    def _catch_up(self) -> None:
+        """Add more of the lines that wait, between two ticks: they come faster than one callback may take."""
+        if isinstance(self.view.lines, LogRows) and self.view.lines.behind and self.view.lines.poll(SPELL):
+            self.view.sync()
+            self.view.refresh()
 
     @property
     def _searches_on(self) -> bool:
