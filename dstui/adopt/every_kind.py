@@ -36,7 +36,7 @@ class FilesBeside:
     """Returns the text of a configuration; None if it cannot be read."""
     facts_of: Callable[[str], ScriptFacts | None]
     """Returns the facts of a training script."""
-    around: ShellContext = field(default_factory=lambda: ShellContext("/"))
+    context: ShellContext = field(default_factory=lambda: ShellContext("/"))
     """Where shell text would run."""
     parse: Parse | None = None
     """The parser of shell text."""
@@ -62,17 +62,17 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
     if beside.parse is None:
         raise ConfigError("shell text is not read here")
     try:
-        shell = read_shell(text, beside.around, beside.parse)
-        launch = _chosen(shell, beside.launch, _ways_to_read(text, beside.around))
-        line = command_line(launch, beside.around.folder, programs=True)
+        shell = read_shell(text, beside.context, beside.parse)
+        launch = _chosen(shell, beside.launch, _ways_to_read(text, beside.context))
+        line = command_line(launch, beside.context.folder, programs=True)
     except (Unparsed, ShellLimit) as problem:
         raise ConfigError(problem.message, problem.line or None) from None
     except NoLaunch as problem:
-        hint = f", or only its arguments do: {_ways_to_read(text, beside.around)}" if ARGUMENT.search(text) else ""
+        hint = f", or only its arguments do: {_ways_to_read(text, beside.context)}" if ARGUMENT.search(text) else ""
         raise ConfigError(problem.message + hint) from None
     notes = (*_about(shell, launch), *shell.notes, *line.notes)
     folder = unescape_holes(line.folder)
-    place = line.folder if line.folder.startswith("${") else posixpath.join(to_plan_text(beside.around.folder), line.folder)
+    place = line.folder if line.folder.startswith("${") else posixpath.join(to_plan_text(beside.context.folder), line.folder)
 
     def text_of(name: str) -> str | None:
         path = posixpath.normpath(posixpath.join(place, name))
@@ -96,10 +96,10 @@ def _files_of(line: CommandLine) -> tuple[str, ...]:
     return (f"{stem}.py", f"{stem}/__main__.py") if line.module else (script,)
 
 
-def _ways_to_read(text: str, around: ShellContext) -> str:
+def _ways_to_read(text: str, context: ShellContext) -> str:
     """Return the commands that read a launch which the text alone leaves open: a run, and the script with its arguments if it has any."""
-    run = f"`dstui run --hold -- bash {around.script or 'SCRIPT'}` reads it"
-    return f"{run}; so may `dstui import -- bash {around.script} ITS ARGUMENTS`" if around.script and ARGUMENT.search(text) else run
+    run = f"`dstui run --hold -- bash {context.script or 'SCRIPT'}` reads it"
+    return f"{run}; so may `dstui import -- bash {context.script} ITS ARGUMENTS`" if context.script and ARGUMENT.search(text) else run
 
 
 def _chosen(shell: ShellText, number: int, ways: str) -> Launch:

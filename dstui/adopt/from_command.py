@@ -43,7 +43,7 @@ NUMBERS = ("num_nodes", "num_gpus", "master_port")
 """Options of the deepspeed launcher that are keys of `cluster:`, as is master_addr."""
 
 
-def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts: ScriptFacts | None = None) -> Imported:
+def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts: ScriptFacts | None) -> Imported:
     """Return the Plan of a launch. Raises ConfigError."""
     line = _with_own_ranks(line, facts)
     if line.command:

@@ -36,7 +36,7 @@ class Variable(NamedTuple):
     end: int
 
 
-def environment_masked(text: str, mask: str, *, is_log: bool = False) -> tuple[str, set[str]]:
+def environment_masked(text: str, mask: str, *, is_log: bool) -> tuple[str, set[str]]:
     """Mask the values of all environments in a text. Return it with the values that are secret everywhere.
 
     `is_log`: an assignment may mean anything, and a plain value stays. In a record of a job all are masked.

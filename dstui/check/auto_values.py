@@ -87,7 +87,7 @@ BATCH_OPTIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def fill_auto(
-    config: Mapping[str, Any], reader: str, accelerate: Mapping[str, Any] | None = None, options: Mapping[str, str] = NO_OPTIONS
+    config: Mapping[str, Any], reader: str, accelerate: Mapping[str, Any] | None, options: Mapping[str, str] = NO_OPTIONS
 ) -> Mapping[str, Any]:
     """Return the configuration with each "auto" replaced as its reader would, as far as that is known before the script runs.
 

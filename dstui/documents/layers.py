@@ -33,7 +33,7 @@ def load_layered(text: str, source: str, base: str, *, site: bool = True) -> Pla
     return load(text, source, base, beneath_document(document, source, base, site=site))
 
 
-def beneath_document(document: Document, source: str, base: str, *, site: bool = True) -> Beneath:
+def beneath_document(document: Document, source: str, base: str, *, site: bool) -> Beneath:
     """Return the layers beneath a Plan. Raises PlanError if a file that it extends cannot be used."""
     layers, problems = list[Layer](), list[str]()
     below = Beneath()

@@ -120,7 +120,7 @@ def _started(name: str, text: str, sets: Sequence[str], site: bool) -> Opened | 
     return None
 
 
-def open_text(text: str, launch: int = 0, kind: Kind | None = None) -> Opened:
+def open_text(text: str, launch: int, kind: Kind | None = None) -> Opened:
     """Open a text that has no file, such as a pasted command, as its kind or the given one. Raises FileProblem or PlanError."""
     path = Path("pasted")
     kind = kind or kind_of(text)
@@ -192,7 +192,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
             return parse(text)
         return None
 
-    around = ShellContext(
+    context = ShellContext(
         folder=str(Path.cwd()),
         script=str(path) if path.name != "pasted" or is_file(path) else "",
         environment=os.environ,
@@ -201,7 +201,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
         text_of=reader,
         moment=time.strftime,
     )
-    return FilesBeside(reader, lambda name: facts_of_file(Path(name)), around, parse, launch)
+    return FilesBeside(reader, lambda name: facts_of_file(Path(name)), context, parse, launch)
 
 
 def file_reader(folder: Path) -> Callable[[str], str | None]:

@@ -81,7 +81,7 @@ def env_files_of(plan: Plan) -> EnvFiles:
     return env_files_in(plan.place(plan.job.workdir), plan.cluster.env_file)
 
 
-def env_files_in(workdir: str, name: str | None = None) -> EnvFiles:
+def env_files_in(workdir: str, name: str | None) -> EnvFiles:
     """Return the files of a job's folder and of the home folder. `name` replaces the usual file name. Never raises."""
     name = name or os.environ.get("DS_ENV_FILE") or ENV_FILE
     folders = (os.path.expanduser("~"), workdir)  # noqa: PTH111 - Path.home() raises where nobody knows the user
@@ -115,7 +115,7 @@ def read_plan(path: Path, sets: Iterable[str] = (), *, site: bool = True) -> Pla
     return apply_overrides(load_at(path, read_text(path), site=site), sets)
 
 
-def load_at(path: Path, text: str, *, site: bool = True) -> Plan:
+def load_at(path: Path, text: str, *, site: bool) -> Plan:
     """Return the Plan of a file's text. Raises PlanError.
 
     The paths of a shipped Plan for a user's script start from the current folder. `site`: apply the site file.

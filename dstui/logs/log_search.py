@@ -27,7 +27,7 @@ def ignores_case(pattern: str, *, regex: bool, own: bool = False) -> bool:
     return own or (has_no_capitals(pattern) if regex else pattern == pattern.lower())
 
 
-def expression_of(pattern: str, *, regex: bool, own: bool = False) -> Expression:
+def expression_of(pattern: str, *, regex: bool, own: bool) -> Expression:
     """Compile a search. `own`: a regular expression of dstui's own. Raises ValueError if a user's expression is invalid."""
     if regex and not own:
         return compile_pattern(pattern, ignore_case=ignores_case(pattern, regex=True))

@@ -63,7 +63,7 @@ class SlurmOffers:
         return next((one for one in self.partitions if (one.name == name if name else one.default)), None)
 
 
-def read_offers(partitions: str, nodes: str, associations: str = "") -> SlurmOffers:
+def read_offers(partitions: str, nodes: str, associations: str) -> SlurmOffers:
     """Read the offers from the outputs of `scontrol --oneliner show partition`, `sinfo` (SINFO) and `sacctmgr` (ASSOCIATIONS)."""
     kinds: dict[str, list[Sequence[str]]] = {}
     for line in nodes.splitlines():

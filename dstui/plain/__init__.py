@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
 
 
-def run_plain(opened: Opened | None, machine: Machine | None, *, script: str = "") -> int:
+def run_plain(opened: Opened | None, machine: Machine | None, *, script: str) -> int:
     """Ask for every step of a Plan and return the exit status. `opened` None: ask for a start; `machine` None: examine this one."""
     from dstui.plain.wizard import Wizard
 

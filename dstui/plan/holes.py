@@ -15,8 +15,8 @@ from dstui.plan.plan import Plan
 HOLE = re.compile(r"\$\$\{|\$\{([A-Za-z_]\w*)\}")
 SHELL = re.compile(r"(?<![$\\])\$(?:[A-Za-z_]\w*|\d|\(|\{[A-Za-z_]\w*[^\w}])|`[\w./-][^`]*`|^~(?=/|$)")
 """Text that a shell would expand and a Plan does not. `$${…}` is a literal."""
-SECTIONS = ("job", "model", "models", "cluster", "accelerate", "deepspeed")
-"""Sections in which holes are allowed. The commands of `run` are expanded by a shell."""
+SECTIONS = ("name", "job", "model", "models", "cluster", "accelerate", "deepspeed")
+"""Keys at the top of a Plan that may have holes. The commands of `run` are expanded by a shell."""
 
 
 @dataclass(frozen=True, slots=True)

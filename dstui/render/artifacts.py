@@ -187,7 +187,7 @@ BY_HAND = """\
 """
 
 
-def render_launch_script(spec: LaunchSpec, ds_config: str = f"{FILES}/ds_config.json") -> str:
+def render_launch_script(spec: LaunchSpec, ds_config: str) -> str:
     """Render launch.sh.
 
     `ds_config`: the path of the configuration, with the other files beside it. Any but the default gives a command to paste.

@@ -63,7 +63,7 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
         raise RenderError(path, error.message) from None
 
 
-def hosts_of(plan: Plan, pool: Mapping[str, int] | None = None) -> Mapping[str, int] | None:
+def hosts_of(plan: Plan, pool: Mapping[str, int] | None) -> Mapping[str, int] | None:
     """Return host -> slots from the Plan or its hostfile; None if the ranks run on this machine.
 
     With only num_nodes, placeholder hosts stand for those that the cluster will choose. Raises RenderError.

@@ -167,7 +167,7 @@ class LaunchSpec:
             env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, chosen)))
         return env
 
-    def launcher_environment(self, ds_config: str = "./ds_config.json", node: int | str = 0) -> dict[str, str]:
+    def launcher_environment(self, ds_config: str, node: int | str = 0) -> dict[str, str]:
         """Return the environment of the command: that of the ranks, or the name of the file that DeepSpeed's launcher passes on."""
         if not self.by_file:
             return self.environment(ds_config, node)

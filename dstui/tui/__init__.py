@@ -17,7 +17,7 @@ SWITCH = 0.0005
 """Seconds after which a busy thread yields. With Python's 5 ms, each system call of the screen's thread waits that long beside one."""
 
 
-def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool = True, script: str = "") -> int:
+def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool, script: str) -> int:
     """Run the UI on what was opened (None: ask what to start from) for `machine` (None: probe this one). Return the exit status.
 
     `reference`: let the installed DeepSpeed judge every edit too. `script`: the script for which to ask what to start from.
@@ -25,7 +25,7 @@ def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool =
     return _run(opened, machine, None, reference=reference, script=script)
 
 
-def attach_tui(folder: JobFolder, *, until_end: bool = False) -> int:
+def attach_tui(folder: JobFolder, *, until_end: bool) -> int:
     """Show a job that was started before, with its Plan. Return the exit status.
 
     `until_end`: exit when the job has ended.

@@ -206,6 +206,12 @@ def test_broken_notebook_starts_nothing(text: str) -> None:
         assert not read(text).launches
 
 
+def test_launch_in_a_list_of_yaml_is_found() -> None:
+    text = "type: task\nenv:\n  - HF_TOKEN\ncommands:\n  - pip install x\n  - X_A=1 accelerate launch -m pkg.train c.yaml\nresources:\n  gpu: 24GB..\n"
+    (launch,) = read(text).launches
+    assert (launch.line, launch.words, dict(launch.env)) == (6, ("-m", "pkg.train", "c.yaml"), {"X_A": "1"})
+
+
 def test_negation_of_a_script_is_no_cell() -> None:
     assert len(read("! grep -q x y && deepspeed t.py\ndeepspeed u.py").launches) == 2
 

@@ -121,7 +121,6 @@ def test_folders_of_killed_runs_are_removed_a_day_later(folder: Path, tmp_path: 
         (["bash", "-c", "exit 5"], 5, "no launch was caught"),
         (["bash", "-c", "kill -9 $$"], 137, ""),
         (["bash", "-c", "PATH=/nowhere; unset -f deepspeed; deepspeed t.py"], 127, "deepspeed: "),
-        (["python3", "-c", "import os; print(sorted(n for n in os.environ if 'DSTUI_DS' in n)); raise SystemExit(4)"], 4, ""),
         (["bash", "-c", "deepspeed --num_gpus 2"], 2, "runs unobserved"),
     ],
 )

@@ -55,6 +55,15 @@ def changed(before: Plan, after: Plan) -> list[str]:
         ("deepspeed.bf16.enabled", False, ["-   bf16: { enabled: true }    # since A100", "+   bf16: { enabled: false }    # since A100"]),
         ("deepspeed.zero_optimization.offload_optimizer.fast_init", True, ["+       fast_init: true"]),
         ("deepspeed.fp16.loss_scale", 0, ["+   fp16:", "+     loss_scale: 0"]),
+        (
+            "deepspeed.bf16",
+            {"auto_cast": True},
+            ["-   bf16: { enabled: true }    # since A100", "+   bf16: {auto_cast: true}    # since A100"],
+        ),
+        (
+            *("deepspeed.zero_optimization.stage", {"a": 1}),
+            ["-     stage: 2   # gradients too", "+     stage:   # gradients too", "+       a: 1"],
+        ),
         ("name", "on", ['+ name: "on"']),
         ("job.args", ["--epochs", "3", "{ds_config}", "--seed"], ["+     - --seed"]),
         ("job.args", ["--epochs", "{ds_config}"], ["-     - '3'", "-     - {ds_config}", "+     - '{ds_config}'"]),
@@ -65,6 +74,16 @@ def test_setting_a_value_changes_only_its_lines(path: str, value: Any, expected:
     edited = plan.set(path, value)
     assert changed(plan, edited) == expected
     assert edited.get(path) == value
+
+
+def test_first_key_of_an_empty_section_gets_a_line() -> None:
+    plan = load("version: 1\njob: {}\ndeepspeed: {}\n")
+    assert changed(plan, plan.set("deepspeed.train_batch_size", 8)) == ["- deepspeed: {}", "+ deepspeed:", "+   train_batch_size: 8"]
+
+
+def test_replacing_a_block_of_text_keeps_the_lines_after_it() -> None:
+    plan = load("version: 1\nname: |\n  several\n  lines\n\n# the end\ndeepspeed: {}\n")
+    assert plan.set("name", "one").text == "version: 1\nname: one\n\n# the end\ndeepspeed: {}\n"
 
 
 def test_removing_a_key_removes_its_lines_and_keeps_surrounding_comments() -> None:

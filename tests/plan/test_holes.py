@@ -14,6 +14,7 @@ from dstui.plan.holes import fill_holes, find_holes
 
 PLAN = """\
 version: 1
+name: "sweep-${STEPS}"
 job: {script: probe.py, args: ["${STEPS}", "$${literal}", "a/${STEPS}/b"]}
 cluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu, OUT: "${HOME_OF_X}/out"}}
 run: {on_end: "echo ${DSTUI_STATE}"}
@@ -26,6 +27,7 @@ ENVIRONMENT = {"STEPS": "7", "HOME_OF_X": "/x", "LR": "1e-4"}
 
 def test_holes_are_found_outside_shell_text() -> None:
     assert [(hole.path, hole.name) for hole in find_holes(load(PLAN))] == [
+        ("name", "STEPS"),
         ("job.args.0", "STEPS"),
         ("job.args.2", "STEPS"),
         ("cluster.env.OUT", "HOME_OF_X"),
@@ -35,7 +37,7 @@ def test_holes_are_found_outside_shell_text() -> None:
 
 def test_holes_are_filled_and_a_number_becomes_one() -> None:
     plan = fill_holes(load(PLAN), ENVIRONMENT)
-    assert not find_holes(plan) and plan.job.args == ("7", "$${literal}", "a/7/b")
+    assert not find_holes(plan) and plan.name == "sweep-7" and plan.job.args == ("7", "$${literal}", "a/7/b")
     assert plan.cluster.env["OUT"] == "/x/out" and plan.deepspeed["optimizer"]["params"]["lr"] == 1e-4
     assert plan.run.on_end == "echo ${DSTUI_STATE}"
     some = fill_holes(load(PLAN), {"STEPS": "${not a hole}"})

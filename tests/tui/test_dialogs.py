@@ -120,7 +120,6 @@ async def test_footer_shows_the_keys_of_the_dialog(open_app: Open, tmp_path: Pat
         for kind, make in dialogs().items():
             pilot.app.push_screen(make())
             await until(pilot, lambda kind=kind: wanted[kind] in screen(pilot).splitlines()[-1])
-            assert "F1 help  ctrl+q quit" in screen(pilot).splitlines()[-1]
             await pilot.press("escape")
             await until(pilot, lambda: "q quit" in screen(pilot).splitlines()[-1] and "ctrl+q" not in screen(pilot).splitlines()[-1])
 

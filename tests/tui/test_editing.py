@@ -68,12 +68,12 @@ async def test_review_asks_for_each_open_hole(open_app: Open, tmp_path: Path, mo
         await pilot.press("8")
         await until(pilot, lambda: "hole YOUR_DATA" in keys(pilot, "#review-names"))
         assert "hole GIVEN_HERE" not in keys(pilot, "#review-names")
-        assert "▲ 8 Review & launch holes" in screen(pilot), "a launch is refused"
+        assert "PL070" in codes(pilot), "a launch is refused"
         pilot.app.screen.query_one("#review-names").cursor = "hole YOUR_DATA"
         await pilot.press("enter")
         await until(pilot, lambda: "job.args.1, job.args.3" in screen(pilot))
         await pilot.press(*"abc", "enter")
-        await until(pilot, lambda: "hole YOUR_DATA" not in keys(pilot, "#review-names") and "8 Review & launch ready" in screen(pilot))
+        await until(pilot, lambda: "hole YOUR_DATA" not in keys(pilot, "#review-names"))
         assert value(pilot, "job.args") == ["--data", "abc", "--also", "abc/b", "--env", "${GIVEN_HERE}"]
 
 
@@ -349,7 +349,6 @@ async def test_lock_of_a_killed_build_is_reported_before_launch_and_x_removes_it
     async with open_app(f"{PLAN}cluster:\n  env: {{TORCH_EXTENSIONS_DIR: {tmp_path / 'ext'}}}\n", size=size) as pilot:
         await pilot.press("8")
         await until(pilot, lambda: "OP001" in codes(pilot))
-        assert "x  remove the lock" in text_of(pilot, "#review-verdict")
         assert lock.exists()
         await pilot.press("x")
         await until(pilot, lambda: "OP001" not in codes(pilot))

@@ -21,7 +21,7 @@ from dstui.tui.session.background import Probe
 from dstui.tui.session.drafts import Draft
 from dstui.tui.session.messages import Probed
 from tests.adopt.plain_loops import LOOPS
-from tests.tui.conftest import PLAN, SCRIPT, hidden_by_the_scrollbar, machine, screen, store, text_of, until, value
+from tests.tui.conftest import PLAN, SCRIPT, hidden_by_the_scrollbar, machine, notices, screen, store, text_of, until, value
 
 Begin = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
 
@@ -92,7 +92,6 @@ async def test_file_is_opened_by_its_number(begin: Begin) -> None:
 
 async def test_empty_folder_offers_the_quickstart_and_a_blank_plan(begin: Begin) -> None:
     async with begin({}) as pilot:
-        assert "no training script, no Plan, no ds_config.json" in text_of(pilot, "#answers").replace("\n", " ")
         await pilot.press("b")
         assert value(pilot, "job.script") == "train.py"
 
@@ -108,7 +107,7 @@ async def test_script_beside_its_configuration_is_one_choice(begin: Begin) -> No
 
 async def test_found_script_comes_before_the_quickstart_without_gpus(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT}, looked_at=False) as pilot:
-        assert answer(pilot).startswith("quickstart")
+        await until(pilot, lambda: answer(pilot).startswith("quickstart"))
         pilot.app.post_message(Probed(machine(0)))
         await until(pilot, lambda: answer(pilot).startswith("2 ranks on the CPU"))
 
@@ -257,7 +256,7 @@ async def test_one_of_several_launches_is_chosen_by_what_tells_it_from_the_other
         await pilot.press("2")
         await until(pilot, lambda: value(pilot, "job.args")[-1] == "2e-5")  # type: ignore[index]
         await pilot.pause(0.1)
-        assert "launches in the text" not in screen(pilot), "the picker has said it"
+        assert not notices(pilot), "the picker has said it"
 
 
 async def test_start_screen_is_whole_at_80_columns(begin: Begin) -> None:
@@ -287,7 +286,6 @@ async def test_shipped_plan_shows_its_purpose_and_whether_it_fits(begin: Begin) 
         await pilot.press("p")
         await until(pilot, lambda: "Shipped Plans" in screen(pilot))
         await until(pilot, lambda: re.search(r"zero2 +Qwen2.5-3B . [\d.]+", text_of(pilot, "#answers")))
-        assert "the optimizer in host RAM: one or two GPUs" in text_of(pilot, "#answers")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, Start))
         await pilot.press("p", "down", "down", "enter")
@@ -308,7 +306,7 @@ async def test_site_templates_show_their_purpose_and_whether_they_fit(
     async with begin({}, gpus=1, size=(80, 24)) as pilot:
         await until(pilot, lambda: re.search(r"sft +fits +fine-tuning, as we do", text_of(pilot, "#answers")), 20)
         shown = text_of(pilot, "#answers")
-        assert "Templates of this site" in shown and re.search(r"big +not allowed +ten nodes", shown)
+        assert re.search(r"big +not allowed +ten nodes", shown)
         rows = pilot.app.screen.query_one("#answers", RowList)
         rows.cursor = next(row.key for row in rows.rows if str(row.key).startswith("sft"))
         await pilot.press("enter")

@@ -54,7 +54,6 @@ async def test_equal_lines_of_all_ranks_are_one_row_until_u_unfolds_them(open_ap
         await show_job(pilot, job.folder)
         assert f"{clock(119)}             ×8 step 119 loss 1.5" in screen(pilot)
         assert "124 rows, 964 lines" in screen(pilot)
-        assert "Log: all ranks, folded by shape" in screen(pilot)
         await pilot.press("u")
         await until(pilot, lambda: "Log: all ranks, folded ─" in screen(pilot) and "124 rows, 964 lines" in screen(pilot))
         await pilot.press("u")

@@ -61,8 +61,9 @@ async def test_changes_of_the_selected_plan_are_shown(open_app: Open) -> None:
             await pilot.press("down")
             await pilot.pause()
         assert len(shown) > 4
-        assert "measure the best" not in text_of(pilot, ROWS), "the machine is recorded"
-        await pilot.press("T", "escape")
+        await pilot.press("T")
+        assert not letters(pilot), "the machine is recorded"
+        await pilot.press("escape")
         assert not store(pilot).can_undo
 
 
@@ -98,8 +99,7 @@ async def test_capital_m_lists_every_part_in_bytes_and_the_moment_of_the_peak(op
         large = [part for part, amount in outlook.forecast.gpu.parts.items() if amount > outlook.forecast.gpu.bytes / 100]  # type: ignore[operator]
         assert len(large) > 4
         assert all(part.replace("_", " ") in told for part in large)
-        assert "Unknown; each would narrow the estimate" in told
-        assert "GPU: each GPU" in screen(pilot)
+        assert outlook.forecast.unknown and all(" ".join(one.split()[:3]) in told for one in outlook.forecast.unknown)
         assert all(sum(len(span.text) for span in (*line.left, *line.right)) <= 60 for line in breakdown_rows(outlook.forecast, 60))
 
 
@@ -121,6 +121,7 @@ async def test_measuring_asks_hands_over_the_terminal_and_keeps_the_plan_unless_
         before = store(pilot).state.plan.text
         await pilot.press("3", "r")
         await until(pilot, lambda: "T  measure" in text_of(pilot, ROWS))
+        (tmp_path / "train.py").unlink()  # dstui tune says so and starts no job
         await pilot.press("T")
         await until(pilot, lambda: letters(pilot))
         await pilot.press("y")

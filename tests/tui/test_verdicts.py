@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tui.conftest import PLAN, Open, screen, store, until, value
+from tests.tui.conftest import PLAN, Open, letters, screen, store, until, value
 
 
 async def test_every_edit_is_checked_by_the_installed_deepspeed(open_app: Open) -> None:
@@ -26,8 +26,6 @@ async def test_error_of_deepspeed_without_a_rule_is_shown_verbatim(open_app: Ope
         state = store(pilot).state
         store(pilot).validated(state.plan.text, ReferenceVerdict(False, "0.19.8", "AssertionError", "something\n  new"))
         assert any("refuses this: something new" in f.message for f in store(pilot).state.findings)
-        await pilot.press("3")
-        assert "DeepSpeed 0.19.8 refuses this" in screen(pilot)
 
 
 NAMELESS = PLAN.replace("deepspeed:", "cluster: {num_nodes: 2, num_gpus: 8}\ndeepspeed:", 1)
@@ -39,7 +37,8 @@ async def test_plan_with_unnamed_hosts_cannot_be_launched_here(open_app: Open, m
         await until(pilot, lambda: "hosts are given and used" in screen(pilot))
         await pilot.press("8")
         await until(pilot, lambda: "Nothing is started from here" in screen(pilot))
-        assert "not from here" in screen(pilot) and "l launches" not in screen(pilot)
+        await pilot.press("l")
+        assert not letters(pilot), "no launch is offered"
 
 
 async def test_local_gpus_are_not_offered_for_unnamed_hosts(open_app: Open) -> None:

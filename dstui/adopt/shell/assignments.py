@@ -31,7 +31,7 @@ def declare(reader: Reader, node: Node, state: ShellState, _streams: Streams) ->
         elif not argument.get("Naked"):
             assign(reader, argument, state)
         if "i" in options and isinstance(text := state.variables.get(name), str):
-            reader.again(f"(({name}={text}))", state, Streams(), line_of(node))
+            reader.follow_text(f"(({name}={text}))", state, Streams(), line_of(node))
         if exports:
             state.exported.add(name)
     return True
@@ -96,7 +96,7 @@ def let(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool
     for expression in node.get("Exprs", ()):
         parts = [part["Type"] for part in expression.get("Parts", ())]
         if parts and set(parts) <= {"DblQuoted", "SglQuoted"}:
-            status = reader.again(f"(({reader.expander(state).text(expression)}))", state, streams, line_of(expression))
+            status = reader.follow_text(f"(({reader.expander(state).text(expression)}))", state, streams, line_of(expression))
         else:
             status = arithmetic(reader, {"X": expression}, state, streams)
     return status

@@ -37,7 +37,7 @@ def follow_if(reader: Reader, node: Node, state: ShellState, streams: Streams) -
     if not node.get("Cond"):
         return reader.run(node.get("Then", ()), state, streams)
     before = reader.unknowns.mark()
-    decision = reader.decided(lambda: reader.run(node["Cond"], state, _captured(streams)))
+    decision = reader.decided(lambda: reader.run(node["Cond"], state, _without_output(streams)))
 
     def otherwise(one: ShellState) -> bool | None:
         other = node.get("Else")
@@ -91,34 +91,34 @@ def _way_of(reader: Reader, item: Node, streams: Streams) -> Way:
 
 def follow_while(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `while` and `until`."""
-    if _asks_read(node):
-        return _reading(reader, node, state, streams)
+    if _is_read_loop(node):
+        return _follow_read_loop(reader, node, state, streams)
     while True:
-        decision = reader.decided(lambda: reader.run(node["Cond"], state, _captured(streams)))
+        decision = reader.decided(lambda: reader.run(node["Cond"], state, _without_output(streams)))
         if decision is None:
-            return _perhaps(reader, node, state, streams)
-        if decision is bool(node.get("Until")) or not _turn(reader, node, state, streams):
-            left_perhaps(reader, state, "break", line_of(node))
+            return _follow_unknown_turns(reader, node, state, streams)
+        if decision is bool(node.get("Until")) or not _follow_turn(reader, node, state, streams):
+            merge_early_ends(reader, state, "break", line_of(node))
             return True
         if state.left:  # a wait for something: whether another turn follows is known only at run time
-            left_perhaps(reader, state, "break", line_of(node))
+            merge_early_ends(reader, state, "break", line_of(node))
             return None
 
 
-def _asks_read(node: Node) -> bool:
+def _is_read_loop(node: Node) -> bool:
     """Return whether a loop is `while read NAME`."""
     words = ((node.get("Cond") or [{}])[0].get("Cmd") or {}).get("Args") or [{}]
     return len(node.get("Cond", ())) == 1 and (words[0].get("Parts") or [{}])[0].get("Value") == "read"
 
 
-def _reading(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def _follow_read_loop(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `while read` once for each line that the text provides; otherwise number and values of the turns are unknown."""
     lines = [None] if streams.given is None or OPEN in streams.given else streams.given.splitlines()
     for line in lines:
         reader.run(node["Cond"], state, Streams(line if line is not None else hole("computed", "LINE"), None))
         if line is None:
-            return _perhaps(reader, node, state, Streams(None, streams.output))
-        if not _turn(reader, node, state, Streams(None, streams.output)):
+            return _follow_unknown_turns(reader, node, state, Streams(None, streams.output))
+        if not _follow_turn(reader, node, state, Streams(None, streams.output)):
             break
     return True
 
@@ -127,18 +127,18 @@ def follow_for(reader: Reader, node: Node, state: ShellState, streams: Streams) 
     """Follow `for NAME in …` and `for ((…))`."""
     loop = node["Loop"]
     if loop["Type"] == "CStyleLoop":
-        return _counting(reader, node, state, streams)
+        return _follow_counting_loop(reader, node, state, streams)
     name = loop["Name"]["Value"]
     if matched := " ".join(literal(item) for item in loop.get("Items", ()) if _is_pattern(item)):
         reader.unknowns.sources.setdefault(name, f"a file that matches {matched}, line {line_of(node)}")
         state.variables[name] = hole("computed", name)
-        return _perhaps(reader, node, state, streams)
+        return _follow_unknown_turns(reader, node, state, streams)
     words = reader.expander(state).words(loop.get("Items", ())) if "InPos" in loop else list(state.positional)
     for word in words:
         state.variables[name] = word
-        if not _turn(reader, node, state, streams):
+        if not _follow_turn(reader, node, state, streams):
             break
-    left_perhaps(reader, state, "break", line_of(node))
+    merge_early_ends(reader, state, "break", line_of(node))
     return True
 
 
@@ -147,27 +147,27 @@ def _is_pattern(word: Node) -> bool:
     return any(part["Type"] == "Lit" and GLOB.search(part.get("Value", "")) for part in word.get("Parts") or ())
 
 
-def _counting(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def _follow_counting_loop(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     loop, expander = node["Loop"], reader.expander(state)
     try:
         if loop.get("Init"):
             expander.number(loop["Init"])
         while not loop.get("Cond") or expander.number(loop["Cond"]):
-            if not _turn(reader, node, state, streams):
+            if not _follow_turn(reader, node, state, streams):
                 break
             if not loop.get("Cond") and state.left:
                 break
             if loop.get("Post"):
                 expander.number(loop["Post"])
     except Undecidable:
-        return _perhaps(reader, node, state, streams)
-    left_perhaps(reader, state, "break", line_of(node))
+        return _follow_unknown_turns(reader, node, state, streams)
+    merge_early_ends(reader, state, "break", line_of(node))
     return True
 
 
-def _turn(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool:
+def _follow_turn(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool:
     """Follow one turn of a loop. Return whether another may follow."""
-    reader.step(line_of(node))
+    reader.count_step(line_of(node))
     reader.run(node.get("Do", ()), state, streams)
     if state.ended in ("break", "continue"):
         again, state.ended = state.ended == "continue", ""
@@ -175,9 +175,9 @@ def _turn(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bo
     return not state.ended
 
 
-def _perhaps(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def _follow_unknown_turns(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow a loop with an unknown number of turns: once, and not at all."""
-    return alternatives(reader, [lambda one: _turn(reader, node, one, streams), _nothing], state, node, streams)
+    return alternatives(reader, [lambda one: _follow_turn(reader, node, one, streams), _nothing], state, node, streams)
 
 
 def alternatives(reader: Reader, ways: Sequence[Way], state: ShellState, node: Node, streams: Streams) -> bool | None:
@@ -221,7 +221,7 @@ def alternatives(reader: Reader, ways: Sequence[Way], state: ShellState, node: N
     return None
 
 
-def left_perhaps(reader: Reader, state: ShellState, how: str, line: int) -> None:
+def merge_early_ends(reader: Reader, state: ShellState, how: str, line: int) -> None:
     """End a loop ("break") or a function ("return") that a branch may have left earlier: variables that differ there become undecided."""
     earlier = state.left.pop(how, state.variables)
     state.left.pop("continue", None)
@@ -235,7 +235,7 @@ def _nothing(_state: ShellState) -> None:
     """Do nothing, for a branch that is not taken."""
 
 
-def _captured(streams: Streams) -> Streams:
+def _without_output(streams: Streams) -> Streams:
     """Return streams that drop the output of a condition. A program in it decides by its status, known only at run time."""
     return Streams(streams.given, None)
 

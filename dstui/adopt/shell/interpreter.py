@@ -49,9 +49,9 @@ class ShellReader:
     The success of a command is True, False, or None if only a run tells.
     """
 
-    def __init__(self, around: ShellContext, *, arguments_are_open: bool = False) -> None:
-        self.around = around
-        self.unknowns = Unknowns(around, arguments_are_open=arguments_are_open)
+    def __init__(self, context: ShellContext, *, arguments_are_open: bool = False) -> None:
+        self.context = context
+        self.unknowns = Unknowns(context, arguments_are_open=arguments_are_open)
         self.launches: list[Launch] = []
         self.undecided: dict[str, int] = {}
         """Variable -> the line of the branch that decides it while the script runs."""
@@ -83,7 +83,7 @@ class ShellReader:
 
     def statement(self, statement: Node, state: ShellState, streams: Streams) -> bool | None:
         """Follow one statement."""
-        self.step(line_of(statement))
+        self.count_step(line_of(statement))
         command = statement.get("Cmd")
         if command is None:
             return True
@@ -106,7 +106,7 @@ class ShellReader:
         self.files[target] = "".join(printed)
         return status
 
-    def step(self, line: int) -> None:
+    def count_step(self, line: int) -> None:
         """Count a step. Raises ShellLimit."""
         self._steps += 1
         if self._steps > MAX_STEPS:
@@ -129,7 +129,7 @@ class ShellReader:
         """Return whether a folder exists; None if the path has a hole or the answer is unknown."""
         if path_in(state, path) in self.made:
             return True
-        return None if OPEN in path + state.folder else self.around.is_folder(path_in(state, path))
+        return None if OPEN in path + state.folder else self.context.is_folder(path_in(state, path))
 
     def decided(self, decide: Callable[[], bool | None]) -> bool | None:
         """Return the result of `decide`; None if only a run decides it."""
@@ -151,13 +151,13 @@ class ShellReader:
                 inner = state.copy()
                 inner.variables |= env
                 inner.exported |= env.keys()
-                return self.again(found.words[0], inner, streams, line, found.wrappers)
+                return self.follow_text(found.words[0], inner, streams, line, found.wrappers)
             if found.launcher == "script":
                 return self._script(found, env, state, streams, line)
             self._launch(Launch(found.launcher, found.words, env, state.folder, line, found.wrappers), state)
             return None
         if any(kind != "unset" for kind, _ in holes_in(words[0])):
-            self.unknowns.unseen.append(f"line {line} runs {to_display_text(words[0])}, {self.around.decided_by_a_run}")
+            self.unknowns.unseen.append(f"line {line} runs {to_display_text(words[0])}, {self.context.decided_by_a_run}")
         return self._other(replace(command, words=words), state, streams)
 
     def _other(self, command: ShellCommand, state: ShellState, streams: Streams) -> bool | None:
@@ -170,7 +170,7 @@ class ShellReader:
         if name in ("source", "."):
             return self._source(rest, state, streams, command.line)
         if name == "eval":
-            return self.again(" ".join(rest), state, streams, command.line)
+            return self.follow_text(" ".join(rest), state, streams, command.line)
         if builtin := programs.BUILTINS.get(name):
             outer = {name: state.variables.get(name) for name in command.env}
             state.variables |= command.env
@@ -190,11 +190,11 @@ class ShellReader:
         given = streams.given
         if given is None and name in programs.READ_FILES and rest and (text := self._text_of(state, rest[-1])) is not None:
             given, rest = text, rest[:-1]
-        printed = programs.printed(name, rest, state, given, self.around)
+        printed = programs.printed(name, rest, state, given, self.context)
         if name == "date" and printed:
             self.unknowns.moments.add(printed.strip())
         if name == "printf" and rest[:1] == ["-v"] and len(rest) > 2:
-            text = programs.printed(name, rest[2:], state, None, self.around)
+            text = programs.printed(name, rest[2:], state, None, self.context)
             state.variables[rest[1]] = hole("computed", rest[1]) if text is None else text
             return True
         if streams.output is None:
@@ -231,19 +231,19 @@ class ShellReader:
         yield
         self._depth -= 1
 
-    def again(self, text: str, state: ShellState, streams: Streams, line: int, wrappers: tuple[str, ...] = ()) -> bool | None:
+    def follow_text(self, text: str, state: ShellState, streams: Streams, line: int, wrappers: tuple[str, ...] = ()) -> bool | None:
         """Follow a text that would be run (eval, bash -c)."""
         if text not in self._trees:
             if len(self._trees) == MAX_TEXTS:
                 raise ShellLimit(f"more than {MAX_TEXTS} texts are run (eval, bash -c)", line)
-            self._trees[text] = self.around.parse(text)
+            self._trees[text] = self.context.parse(text)
         tree = self._trees[text]
         if tree is None:
             return None
         outer, self._wrapped = self._wrapped, (*self._wrapped, *wrappers)
         try:
             with self._deeper(line):
-                return self._inside(text.encode(), lambda: self.run(_moved(tree.get("Stmts", ()), line), state, streams))
+                return self._inside(text.encode(), lambda: self.run(_at_line(tree.get("Stmts", ()), line), state, streams))
         finally:
             self._wrapped = outer
 
@@ -254,7 +254,7 @@ class ShellReader:
             status = self._inside(body.get(DEFINED_IN, self.text), lambda: self.statement(body, state, streams))
         state.positional, state.arguments_given = outer
         state.ended = "" if state.ended == "return" else state.ended
-        flow.left_perhaps(self, state, "return", line_of(body))
+        flow.merge_early_ends(self, state, "return", line_of(body))
         return status
 
     def _source(self, words: list[str], state: ShellState, streams: Streams, line: int) -> bool | None:
@@ -263,14 +263,14 @@ class ShellReader:
         if text is None:
             self.unknowns.note(f"line {line}: {to_display_text(path)} is sourced and does not exist here: variables that it sets stay open")
             return None
-        return self.again(text, state, streams, line)
+        return self.follow_text(text, state, streams, line)
 
     def _text_of(self, state: ShellState, name: str) -> str | None:
         """Return the text of a file that the text has written, or that is here."""
         path = path_in(state, name)
         if path in self.files:
             return self.files[path]
-        return None if OPEN in path or path.startswith(("/proc/", "/sys/", "/dev/")) else self.around.text_of(path)
+        return None if OPEN in path or path.startswith(("/proc/", "/sys/", "/dev/")) else self.context.text_of(path)
 
     def _script(self, found: Recognised, env: Mapping[str, str], state: ShellState, streams: Streams, line: int) -> bool | None:
         """Follow a shell script that is here, or that the text has written, in a shell of its own."""
@@ -284,7 +284,7 @@ class ShellReader:
         inner = ShellState(
             state.folder, {**exported, **env, "0": name, "BASH_SOURCE": name}, {*exported, *env}, words, arguments_given=True
         )
-        return self.again(text, inner, streams, line, found.wrappers)
+        return self.follow_text(text, inner, streams, line, found.wrappers)
 
     def _redirections(self, statement: Node, state: ShellState) -> tuple[str | None, str]:
         """Return standard input if the text contains it, and the file that receives standard output."""
@@ -314,7 +314,7 @@ class ShellReader:
         self.run(node.get("Stmts", ()), state.copy(), Streams(output=printed))
         return "".join(printed)
 
-    def piped(self, statement: Node, state: ShellState) -> str | None:
+    def follow_pipe_source(self, statement: Node, state: ShellState) -> str | None:
         """Follow the left side of a pipe and return its output; None if programs or launches print it."""
         before, printed = len(self.launches), list[str]()
         with suppress(Undecidable):
@@ -342,7 +342,7 @@ def _document(expander: Expander, body: Node | None, *, quoted: bool) -> str:
     return expander.text({"Parts": [{"Type": "DblQuoted", "Parts": parts}]})
 
 
-def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
+def _at_line(statements: Sequence[Node], line: int) -> Sequence[Node]:
     """Give statements of a nested text the line number of the command that runs them."""
     for statement in statements:
         for node in (statement, statement.get("Cmd") or {}):

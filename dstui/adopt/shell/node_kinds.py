@@ -35,7 +35,7 @@ def _pipe(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bo
         passed: list[str] = []
         reader.statement(node["X"], state.copy(), Streams(output=passed))
         return reader.statement(node["Y"], state.copy(), Streams("".join(passed), streams.output))
-    reader.statement(node["Y"], state.copy(), Streams(reader.piped(node["X"], state)))
+    reader.statement(node["Y"], state.copy(), Streams(reader.follow_pipe_source(node["X"], state)))
     return None
 
 

@@ -21,11 +21,11 @@ CONVERSION = re.compile(r"%%|%[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg]")
 """A conversion in a format of printf."""
 
 
-def printed(name: str, words: Sequence[str], state: ShellState, given: str | None, around: ShellContext) -> str | None:
+def printed(name: str, words: Sequence[str], state: ShellState, given: str | None, context: ShellContext) -> str | None:
     """Return the output of a program; None if only running it shows that. `given` is its standard input."""
     short = name.rpartition("/")[2]
     if program := PRINTING.get(short):
-        return program(list(words), state, given, around)
+        return program(list(words), state, given, context)
     return None if given is None else filtered(short, words, given)
 
 
@@ -268,11 +268,11 @@ def _seq(words: list[str], _state: ShellState, _given: str | None, _around: Shel
     return separator.join(map(str, found)) + "\n" if len(found) <= MAX_NUMBERS else None
 
 
-def _date(words: list[str], _state: ShellState, _given: str | None, around: ShellContext) -> str | None:
+def _date(words: list[str], _state: ShellState, _given: str | None, context: ShellContext) -> str | None:
     forms = [word[1:] for word in words if word.startswith("+")]
     if len(words) != len(forms) or len(forms) > 1:
         return None
-    return around.moment(forms[0] if forms else "%a %b %e %H:%M:%S %Z %Y") + "\n"
+    return context.moment(forms[0] if forms else "%a %b %e %H:%M:%S %Z %Y") + "\n"
 
 
 def _cat(words: list[str], _state: ShellState, given: str | None, _around: ShellContext) -> str | None:
@@ -289,8 +289,8 @@ def _which(words: list[str], _state: ShellState, _given: str | None, _around: Sh
     return f"{names[0]}\n" if len(names) == 1 and FOUND_ON_PATH.fullmatch(names[0]) else None
 
 
-def _command(words: list[str], state: ShellState, given: str | None, around: ShellContext) -> str | None:
-    return _which(words, state, given, around) if words[:1] == ["-v"] else None
+def _command(words: list[str], state: ShellState, given: str | None, context: ShellContext) -> str | None:
+    return _which(words, state, given, context) if words[:1] == ["-v"] else None
 
 
 PRINTING: Mapping[str, Printing] = {

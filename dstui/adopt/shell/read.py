@@ -54,7 +54,7 @@ Parse = Callable[[str], Node]
 """The syntax tree of a text. Raises Unparsed."""
 
 
-def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
+def read_shell(text: str, context: ShellContext, parse: Parse) -> ShellText:
     """Read a text. Raises Unparsed and ShellLimit."""
     if OPEN in text or CLOSE in text:
         raise Unparsed("it has characters of Unicode's private use area")
@@ -68,9 +68,9 @@ def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
             raise
         tree, text, notes = _tree(text, parse)
         notes = ["lines without a prompt are no shell text, and are read as output", *notes]
-    reader = _followed(tree, text, around, arguments_are_open=False)
+    reader = _followed(tree, text, context, arguments_are_open=False)
     if not reader.launches:
-        reader = _followed(tree, text, around, arguments_are_open=True)
+        reader = _followed(tree, text, context, arguments_are_open=True)
     ranked = sorted(((rank(one.launcher, one.words), bool(one.condition)), number) for number, one in enumerate(reader.launches))
     likely = [number for (how, _), number in ranked if how < UNLIKELY] or [number for _, number in ranked]
     launches = [_with_holes(reader.launches[number], sources) for number in likely]
@@ -124,15 +124,15 @@ def _with_holes(launch: Launch, sources: dict[str, str]) -> Launch:
     return replace(launch, words=tuple(word_with_hole(word, sources) for word in launch.words))
 
 
-def _followed(tree: Node, text: str, around: ShellContext, *, arguments_are_open: bool) -> ShellReader:
-    reader = ShellReader(around, arguments_are_open=arguments_are_open)
+def _followed(tree: Node, text: str, context: ShellContext, *, arguments_are_open: bool) -> ShellReader:
+    reader = ShellReader(context, arguments_are_open=arguments_are_open)
     reader.unknowns.batch = batch = batch_variables(text)
     numbers: dict[str, Value] = {name: value for name, value in batch.items() if name not in OF_EACH_BATCH}
     for name in sorted(numbers):
         if f"${name}" in text or f"${{{name}" in text:
             reader.unknowns.note(f"${name} is {numbers[name]}, as the #SBATCH lines say")
     try:
-        reader.follow(tree, text, ShellState(around.folder, numbers))
+        reader.follow(tree, text, ShellState(context.folder, numbers))
     except ShellLimit:
         if not reader.launches:
             raise
@@ -171,6 +171,10 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
 FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?)?[ \t]*[$%❯][ \t]+(?=\S)", re.MULTILINE)
 CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
+LISTED = re.compile(
+    r"^[ \t]*-[ \t]+(?=(?:\w+=\S+[ \t]+)*(?:deepspeed|torchrun|accelerate[ \t]+launch|uv[ \t]+run|llamafactory-cli)[ \t]+\S)", re.MULTILINE
+)
+"""The dash before a launch in a list, of YAML (`commands:` of a job's description) or of a page."""
 NUMBERED = re.compile(r"^[ \t]*(\d{1,5})(?:[ \t]*[|:│])?(?:[ \t]+|$)(.*)$")
 PLACEHOLDER = re.compile(
     r"(?<![<\w&])<((?=[^>]*[^\W\d])(?:[\w.][\w .:/|,-]{0,60}?|/[\w./-]{1,60}(?=>(?:\s|$))))(?<!\s)>(?=[\s/.\-_:,;\"')]|$)"
@@ -184,7 +188,7 @@ QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re
 def cleaned(text: str) -> str:
     """Return the shell text of a paste. Line numbers stay the same."""
     text = FENCE.sub("", notebook_as_shell(text).replace("\r\n", "\n"))
-    text = as_shell(_without_numbers(text))
+    text = LISTED.sub("", as_shell(_without_numbers(text)))
     if PROMPT.search(text):
         text = CONTINUED.sub("", PROMPT.sub("", text))
     return re.sub(r"\\[ \t]*\Z", "", text.rstrip()) + "\n"

@@ -42,13 +42,13 @@ class Reader(Protocol):
     def command(self, command: ShellCommand, state: ShellState, streams: Streams) -> bool | None:
         """Follow a command by its words."""
 
-    def again(self, text: str, state: ShellState, streams: Streams, line: int) -> bool | None:
+    def follow_text(self, text: str, state: ShellState, streams: Streams, line: int) -> bool | None:
         """Follow a text that would be run (eval, bash -c)."""
 
-    def piped(self, statement: Node, state: ShellState) -> str | None:
+    def follow_pipe_source(self, statement: Node, state: ShellState) -> str | None:
         """Follow the left side of a pipe and return its output; None if programs or launches print it."""
 
-    def step(self, line: int) -> None:
+    def count_step(self, line: int) -> None:
         """Count a step."""
 
     def decided(self, decide: Callable[[], bool | None]) -> bool | None:

@@ -20,8 +20,8 @@ OWN = {"?": "0", "$": "1", "SECONDS": "0", "-": "", "!": "", "LINENO": "", "BASH
 class Unknowns:
     """The holes of one reading, and its assumptions."""
 
-    def __init__(self, around: ShellContext, *, arguments_are_open: bool) -> None:
-        self.around, self.arguments_are_open = around, arguments_are_open
+    def __init__(self, context: ShellContext, *, arguments_are_open: bool) -> None:
+        self.context, self.arguments_are_open = context, arguments_are_open
         self.assumptions: list[str] = []
         self.sources: dict[str, str] = {}
         """Hole -> what it stands for in the text, with its line."""
@@ -77,14 +77,14 @@ class Unknowns:
         if name in ("HOME", "PWD", "OLDPWD"):
             return hole("computed", "HOME") if name == "HOME" else folder
         if name in ("0", "BASH_SOURCE"):
-            return self.around.script or "bash"
+            return self.context.script or "bash"
         if name == "RANDOM":
             self.note("$RANDOM differs at each launch; the Plan has one number")
             return RANDOM_NUMBER
         if name in OWN:
             return OWN[name]
         if name in PATH_LISTS:
-            return self.around.environment.get(name, "")
+            return self.context.environment.get(name, "")
         if name == "#":
             if self.arguments_are_open:
                 raise Undecidable

@@ -102,7 +102,7 @@ def requested_exit_code(folder: JobFolder) -> int | None:
     return folder.read_stop().get("exit_code")
 
 
-def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True, end: JobState = "stopped") -> JobStatus:
+def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool, end: JobState = "stopped") -> JobStatus:
     """Return the final status of a job that has ended.
 
     `asked`: the exit status requested with a stop, None if the job ended by itself. `watched`: the end was observed. `end`: the state of a

@@ -126,7 +126,7 @@ def _files(folder: JobFolder, host: HostLaunch) -> dict[str, str]:
     return found
 
 
-def start_order(record: LaunchRecord, host: str, mirror: Mirror, more: Sequence[str] = ()) -> dict[str, Any]:
+def start_order(record: LaunchRecord, host: str, mirror: Mirror, more: Sequence[str]) -> dict[str, Any]:
     """Return the order to start a host's part of the attempt, with its own launcher if any. `more`: further arguments of the script."""
     assert record.cluster is not None
     launch = record.cluster.hosts[host]

@@ -47,7 +47,7 @@ class SupervisedJob:
         """Return whether no launcher is left that could start ranks."""
         return self.launcher is None or not self.launcher.alive
 
-    def start_launcher(self, more: Sequence[str] = ()) -> None:
+    def start_launcher(self, more: Sequence[str]) -> None:
         """Start the launcher. If its interpreter cannot be started, the job has no ranks."""
         self.launcher = None
         self.note_in_status(launcher=None, launcher_exit=None)

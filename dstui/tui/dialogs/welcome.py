@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.adopt.recipes import Recipe, billions, recipes
@@ -164,9 +163,7 @@ def found_rows(found: FolderContents, machine: Machine | None, width: int) -> li
     return [*rows, *paragraph(f"In this folder: {here}", width, "dim")]
 
 
-def start_sections(
-    found: FolderContents, machine: Machine | None, judged: Mapping[str, str] = MappingProxyType({}), width: int = 60
-) -> list[tuple[str, list[Answer]]]:
+def start_sections(found: FolderContents, machine: Machine | None, judged: Mapping[str, str], width: int) -> list[tuple[str, list[Answer]]]:
     """Return the groups of answers with their titles; the value of an answer is what to open. `judged`: which templates fit, by name."""
     unsaved = [Answer("u", f"of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", draft) for draft in found.drafts]
     script = next(iter(found.scripts), None)

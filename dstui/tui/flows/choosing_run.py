@@ -18,7 +18,7 @@ def choose_run(app: App[int]) -> None:
     """Open the table of runs, or return to it; show the run chosen there, and relaunch it if asked for."""
     from dstui.tui.runs.runs_screen import RunsTable  # imports jobs and diagnosis, which a form does not need
 
-    def look(chosen: tuple[JobFolder, bool] | None) -> None:
+    def show_chosen(chosen: tuple[JobFolder, bool] | None) -> None:
         if chosen is not None:
             _close_down_to(app, None)  # the table may have been opened on the plot of another run
             app.post_message(Launched(*chosen))
@@ -26,7 +26,7 @@ def choose_run(app: App[int]) -> None:
     if any(isinstance(screen, RunsTable) for screen in app.screen_stack):
         _close_down_to(app, RunsTable)
     else:
-        app.push_screen(RunsTable(), look)
+        app.push_screen(RunsTable(), show_chosen)
 
 
 def _close_down_to(app: App[int], kind: type[Screen[Any]] | None) -> None:

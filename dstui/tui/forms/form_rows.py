@@ -43,7 +43,7 @@ class OptionKey(NamedTuple):
     number: int
 
 
-def form_rows(step: Step, state: State, width: int, opened: str = "", *, roomy: bool = True) -> list[Row]:
+def form_rows(step: Step, state: State, width: int, opened: str, *, roomy: bool) -> list[Row]:
     """Return the form of a step for a width in cells; `opened` is the path of the choice whose options are shown.
 
     `roomy`: informative rows are in their proper places, else below all fields.

@@ -23,7 +23,7 @@ def room(width: int) -> int:
     return max(width - NAME - 14, 20)
 
 
-def as_text(shown: Picture, cells: tuple[int, int], paint: Paint = lambda text, _: text, *, ascii_only: bool = False) -> list[str]:
+def as_text(shown: Picture, cells: tuple[int, int], paint: Paint, *, ascii_only: bool) -> list[str]:
     """Return the picture with its axes, the curves in this many cells."""
     width, height = cells
     lines = [line for line in shown.lines if line.style != "faint"]

@@ -40,7 +40,7 @@ class FolderContents:
     """Plans elsewhere that were open last."""
 
 
-def scan_folder(script: str = "") -> FolderContents:
+def scan_folder(script: str) -> FolderContents:
     """Scan the current folder; `script`: one that the user has named. May block on a slow disk; never raises."""
     import dstui.forecast.largest  # noqa: F401 - which takes a while: here it delays nothing
 
