@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -82,7 +83,14 @@ def test_dry_run_prints_every_file_and_writes_none(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert '"stage": 3' in done.stdout
     assert "deepspeed.launcher.runner" in done.stdout
+    events = [json.loads(line) for line in dstui("--headless", "quickstart", "--dry-run", "--json", cwd=tmp_path).stdout.splitlines()]
+    assert {event["event"] for event in events} == {"file"}
+    assert json.loads(next(event["text"] for event in events if event["name"] == "ds_config.json"))["zero_optimization"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_command_of_a_run_goes_after_two_dashes() -> None:
+    assert "dstui run -- ls 'a b'" in dstui("run", "ls", "a b").stderr
 
 
 def test_options_of_headless_without_it_are_refused() -> None:

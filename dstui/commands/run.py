@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -28,9 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-check", action="store_true", help="start a launch even if an error says that it will fail")
     parser.add_argument("--no-observe", action="store_true", help="no hook in the ranks that reports what DeepSpeed does")
 
+    parser.add_argument("before", nargs="*", help=argparse.SUPPRESS)
+
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit status."""
+    if args.before:
+        return refuse(f"the command goes after --: dstui run -- {shlex.join([*args.before, *args.command])}")
     if not args.command:
         return refuse("run takes a command after --: dstui run -- bash finetune.sh")
     if args.output and not args.hold:

@@ -6,6 +6,7 @@ Standard output carries the ranks' lines (with --json: events), standard error d
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if any(finding.severity == "error" for finding in (*opened.findings, *findings)):
         return refuse("nothing was started: fix the errors above")
     if args.dry_run:
-        return _show(target)
+        return _show(target, as_json=args.json)
     if still_open := open_holes(plan):
         return refuse(describe_open_holes(still_open))
     if plan.job.command:
@@ -135,13 +136,15 @@ def _write_configs(plan: Plan) -> str:
     return str(folder / config_name(""))
 
 
-def _show(target: Target) -> int:
+def _show(target: Target, *, as_json: bool) -> int:
+    """Print the files of a launch; with --json, each as an event."""
     try:
         files = artifacts(target)
     except RenderError as error:
         return refuse(str(error))
-    for artifact in files:
-        tell(f"# {artifact.name}: {artifact.why}\n{artifact.text}")
+    for one in files:
+        event = {"event": "file", "name": one.name, "why": one.why, "text": one.text}
+        tell(json.dumps(event) if as_json else f"# {one.name}: {one.why}\n{one.text}")
     remark("Nothing was started (--dry-run).")
     return 0
 

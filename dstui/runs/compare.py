@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isnan, nan
 from statistics import median
 from typing import Any, Final, Literal
 
@@ -32,7 +33,7 @@ ABSENT: Final = "–"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one metric of a run. For speeds it is the median, since the last value says little."""
+    """The result of one metric of a run. For speeds it is the median, since the last value says little. NaN is a last value too."""
 
     last: float | None
     best: float | None
@@ -65,7 +66,8 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui runs --compare --json` documents."""
-        rows = [{"section": line.section, "name": line.name, "values": list(line.values), "best": line.leader} for line in self.lines]
+        columns = [(line, [None if _is_nan(value) else value for value in line.values]) for line in self.lines]
+        rows = [{"section": line.section, "name": line.name, "values": values, "best": line.leader} for line, values in columns]
         return {"version": 1, "runs": list(self.names), "folders": list(self.folders), "rows": rows, "partly": list(self.partly)}
 
     def as_texts(self) -> list[list[str]]:
@@ -159,8 +161,12 @@ def better_of(name: str) -> Better | None:
 
 def _leader(values: Sequence[float | None], better: Better) -> int | None:
     """Return the index of the best value; None if there are not two different ones."""
-    told = [value for value in values if value is not None]
+    told = [value for value in values if value is not None and not _is_nan(value)]
     return values.index(better(told)) if len(set(told)) > 1 else None
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and isnan(value)
 
 
 def _outcomes(run: Run, seconds: float) -> tuple[dict[str, Outcome], bool]:
@@ -178,11 +184,14 @@ def _outcome(series: MetricSeries, name: str) -> Outcome:
     """Return the last and the best value, each the mean of all ranks."""
     points = [point for curve in series.curves(name) for point in curve.points]
     better = better_of(name)
+    end = series.curves(name)[-1]
+    last = end.points[-1].mean if end.points else None
+    if end.faults and (not end.points or end.faults[-1].step > end.points[-1].step):
+        last = nan
     if not points:
-        return Outcome(None, None, None)
+        return Outcome(last, None, None)
     if name in PACES:
         return Outcome(median(point.mean for point in points), None, None)
-    last = series.curves(name)[-1].points[-1:]
     best = None if better is None else better(point.mean for point in points)
     step = next((round(point.step) for point in points if point.mean == best), None)
-    return Outcome(last[0].mean if last else None, best, step)
+    return Outcome(last, best, step)

@@ -63,6 +63,8 @@ def test_deepest_script_line_and_raising_library_are_named(tmp_path: Path) -> No
     ("last", "meaning"),
     [
         ("NameError: name 'profile' is not defined", "`profile`"),
+        ("NameError: name 'modle' is not defined. Did you mean: 'model'?", "`model`"),
+        ("AttributeError: 'Net' object has no attribute 'trian'. Did you mean: 'train'?", "similar `train`"),
         ("UnboundLocalError: cannot access local variable 'loss' where it is not associated with a value", "`loss` had no value"),
         ("AttributeError: 'NoneType' object has no attribute 'shape'", "is None"),
         ("AttributeError: 'Net' object has no attribute 'generate'", "A `Net` has no `generate`"),
@@ -81,6 +83,7 @@ def test_advice_follows_from_the_words_of_an_exception(tmp_path: Path, last: str
     assert meaning in found.why
     assert "/home/me/project/train.py, line 30" in found.fixes[0].text
     assert "Mend" not in report(found)
+    assert "?." not in report(found)
 
 
 def test_error_after_a_caught_one_wins_in_a_chain_and_alone(tmp_path: Path) -> None:

@@ -75,6 +75,15 @@ def launch(terminal: Terminal) -> None:
     terminal.wait("Ranks", "Log: all ranks")
 
 
+def test_editor_that_cannot_be_started_gives_the_terminal_back(start: Start) -> None:
+    terminal = start("quickstart", VISUAL="no-such-editor")
+    terminal.wait("1 · Machine", "✔ ok")
+    terminal.press("V")
+    terminal.wait("The editor could not be started")
+    terminal.press("3")
+    terminal.wait("3 · ZeRO")
+
+
 def launch_script(start: Start, folder: Path, script: str) -> Terminal:
     """Launch a job of two ranks without torch from Review."""
     (folder / "plain.py").write_text(script)

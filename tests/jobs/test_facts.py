@@ -70,6 +70,7 @@ def test_kill_that_no_cgroup_counted_has_another_sender(tmp_path: Path) -> None:
     assert (found.cause, found.first_failing_rank) == ("KILLED-UNKNOWN", 0)
     assert any("not a lack of memory" in note for note in found.notes)
     assert found.could_be == ("SLURM-CANCEL",), "a cause that the facts rule out is no alternative"
+    assert not any("oom" in text for text in (found.why, found.confirm, *(fix.text for fix in found.fixes)))
 
 
 def test_host_memory_is_not_ruled_out_without_kernel_counts(tmp_path: Path) -> None:

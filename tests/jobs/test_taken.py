@@ -66,6 +66,16 @@ def test_memory_and_step_time_are_kept_and_correct_the_next_forecast(tmp_path: P
     assert measured.of(FOUR_A100) == {}
 
 
+@pytest.mark.parametrize("log", ["", "step 1 loss 2.5\n"])
+def test_memory_of_a_run_without_a_step_corrects_nothing(log: str, tmp_path: Path) -> None:
+    folder = ended(tmp_path / "job", SEVEN, EIGHT_H100, log=log, rss=1 << 30, gpu0=1 << 30)
+    folder.write_status(replace(folder.read_status(), state="failed", exit_code=1))
+    taken = keep(folder)
+    assert taken is not None and taken.gpu_bytes == 1 << 30
+    corrected = read_measured(model_key(SEVEN)).of(EIGHT_H100)
+    assert ("memory_scale" in corrected, "host_scale" in corrected, corrected.get("settings", []) != []) == ((bool(log),) * 3)
+
+
 def test_memory_used_by_others_at_launch_is_subtracted(tmp_path: Path) -> None:
     busy = replace(EIGHT_H100, gpus=tuple(replace(gpu, memory_used=5 << 30) for gpu in EIGHT_H100.gpus))
     taken = keep(ended(tmp_path / "job", SEVEN, busy, gpu3=40 << 30))

@@ -48,6 +48,17 @@ def test_numbers_are_spelled_as_in_the_plans(tmp_path: Path) -> None:
     assert line.split() == ["optimizer.params.lr", "4.1e5", "0.00050", "3e-4"]
 
 
+def test_run_that_ends_with_nan_has_no_loss_and_is_never_the_best(tmp_path: Path) -> None:
+    runs = tmp_path / "dstui_runs"
+    make_job(runs / "bad", plan(), {0: "step 1 loss 0.5\nstep 2 loss nan\nstep 3 loss nan\n"})
+    make_job(runs / "good", plan(), {0: "step 1 loss 2.5\nstep 2 loss 1.5\n"})
+    make_job(runs / "slow", plan(), {0: "step 1 loss 2.5\nstep 2 loss 2.0\n"})
+    rows = {row["name"]: row for row in json.loads(dstui("runs", "--compare", "bad", "good", "slow", "--json", cwd=tmp_path)[1])["rows"]}
+    assert (rows["loss"]["values"], rows["loss"]["best"]) == ([None, 1.5, 2.0], 1)
+    line = next(line for line in dstui("runs", "--compare", "bad", "good", cwd=tmp_path)[1].splitlines() if line.startswith("loss "))
+    assert line.split()[1] == "nan"
+
+
 def test_nan_values_and_missing_runs(tmp_path: Path) -> None:
     runs = tmp_path / "dstui_runs"
     make_job(runs / "a", plan(), {0: "step 1 loss nan\n"})

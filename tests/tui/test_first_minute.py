@@ -105,6 +105,15 @@ async def test_script_beside_its_configuration_is_one_choice(begin: Begin) -> No
         assert value(pilot, "deepspeed.train_batch_size") == 8
 
 
+async def test_configuration_that_the_script_can_read_comes_first(begin: Begin) -> None:
+    auto = '{"train_batch_size": "auto"}'
+    files = {"a_yaml.yaml": f"{ACCELERATE_YAML}  zero_stage: 3\n", "b_auto.json": auto, "c_own.json": '{"train_batch_size": 8}'}
+    async with begin({"train.py": SCRIPT, **files}, gpus=8) as pilot:
+        assert "s train.py with c_own.json" in text_of(pilot, "#answers")
+    async with begin({"train.py": ACCELERATED, **files}, gpus=8) as pilot:
+        assert "s train.py with a_yaml.yaml" in text_of(pilot, "#answers")
+
+
 async def test_found_script_comes_before_the_quickstart_without_gpus(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT}, looked_at=False) as pilot:
         await until(pilot, lambda: answer(pilot).startswith("quickstart"))

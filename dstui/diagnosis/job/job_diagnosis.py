@@ -62,6 +62,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
             confidence="low",
             evidence=(),
             notes=(),
+            could_be=(),
             title=f"Nothing has failed so far; {UNWATCHED}" if status.unwatched else "The job still runs, and nothing has failed so far",
         )
         return with_silence(nothing, folder, status)

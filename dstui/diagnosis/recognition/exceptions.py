@@ -22,6 +22,18 @@ class Reading:
 
 READINGS = (
     Reading(
+        "AttributeError",
+        r"'\w+' object has no attribute '(\w+)'\. Did you mean: '(\w+)'\?",
+        "There is no `{0}`, and Python knows a similar `{1}`: misspelt, or of another release of its library.",
+        "the spelling of `{0}`: is `{1}` meant?",
+    ),
+    Reading(
+        "NameError",
+        r"name '(\w+)' is not defined\. Did you mean: '(\w+)'\?",
+        "Nothing there is called `{0}`, and Python knows a similar `{1}`: misspelt, or never set.",
+        "the spelling of `{0}`: is `{1}` meant?",
+    ),
+    Reading(
         "NameError",
         r"name '(\w+)' is not defined",
         "Nothing there is called `{0}`: the line that sets it is missing, was skipped, or failed before.",

@@ -43,6 +43,8 @@ def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) 
     if verdict.signature is None:
         return _unknown(context, candidates(context, verdict))
     signature = verdict.signature
+    if signature.id == "KILLED-UNKNOWN" and "OOM-HOST" in context.found.ruled_out:
+        signature = BY_ID["KILLED-NOT-OOM"]
     evidence = _evidence(context, verdict)
     ranks = sorted({hit.rank for hit in verdict.hits if hit.rank is not None and hit.signature.role == "root"})
     hosts = {hit.host for hit in verdict.hits if hit.host and (verdict.rank is None or hit.rank == verdict.rank)}

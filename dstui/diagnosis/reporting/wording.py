@@ -81,7 +81,8 @@ def _headline(diagnosis: Diagnosis) -> str:
         return f"? {diagnosis.title}.{where}"
     more = f", all of {ranks_in_words(diagnosis.ranks)}" if len(diagnosis.ranks) > 1 else ""
     page = f"{diagnosis.cause} ({SURE[diagnosis.confidence]}{more}); more: dstui docs {diagnosis.cause}"
-    return f"{GLYPHS.get(diagnosis.kind or '', '?')} {diagnosis.title}.{where}\n  {page}"
+    stop = "" if diagnosis.title.endswith(("?", "!")) else "."
+    return f"{GLYPHS.get(diagnosis.kind or '', '?')} {diagnosis.title}{stop}{where}\n  {page}"
 
 
 def _has_rank(diagnosis: Diagnosis) -> bool:

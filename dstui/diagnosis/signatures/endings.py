@@ -31,6 +31,15 @@ SIGNATURES = (
         alike=("OOM-HOST", "SLURM-CANCEL"),
     ),
     Signature(
+        "KILLED-NOT-OOM",
+        "root",
+        "A rank was killed (SIGKILL), and nothing shows by whom",
+        "A person, the scheduler or a watchdog did it, or the script itself.",
+        remedies=("Look into the log of the scheduler or watchdog at that time, and for os.kill in the script",),
+        confirm="sacct -j JOB --format=State,ExitCode,End, or journalctl of that minute, on the host that failed.",
+        answer="KILLED-UNKNOWN",
+    ),
+    Signature(
         "HOST-LOST",
         "root",
         "A host could no longer be reached, and the job was given up",

@@ -71,12 +71,12 @@ def _forecast(plan: Plan, machine: Machine) -> Forecast:
 
 
 def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
-    """Measure a run."""
+    """Measure a run. One that ended before its first step has not taken its memory yet: it is not compared to the forecast."""
     status = folder.read_status()
     if status is None:
         return None
     estimate = _forecast(plan, machine)
-    memory, step = _read_logs(folder, estimate)
+    memory, step, loss = _read_logs(folder, estimate)
     gpu = _peak_of_gpus(folder, machine)
     node = node_memory(folder, status.attempt)
     if not (gpu or memory or node or step):
@@ -85,6 +85,7 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
         _ratio(memory, estimate.allocated) or _ratio(gpu, estimate.gpu.bytes) if estimate.gpu.bytes else _ratio(node, estimate.host.bytes),
         _ratio(step, estimate.speed.step if estimate.speed else None),
     )
+    trained = loss or step is not None or status.state == "succeeded"
     ended = format_iso(status.ended) if status.ended else ""
     return Taken(
         run=folder.name,
@@ -92,10 +93,10 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
         gpu_bytes=gpu or memory,
         node_bytes=node,
         step_seconds=step,
-        memory_scale=scales[0],
+        memory_scale=scales[0] if trained else None,
         step_scale=scales[1],
-        host_scale=_ratio(node, estimate.host.bytes) if estimate.gpu.bytes else None,
-        settings=estimate.setup.settings if estimate.setup and not estimate.setups else "",
+        host_scale=_ratio(node, estimate.host.bytes) if estimate.gpu.bytes and trained else None,
+        settings=estimate.setup.settings if trained and estimate.setup and not estimate.setups else "",
     )
 
 
@@ -122,14 +123,14 @@ def _peak_of_gpus(folder: JobFolder, machine: Machine) -> int | None:
     return max((amount for amount in amounts if 0 < amount < 1 << 60), default=None)
 
 
-def _read_logs(folder: JobFolder, estimate: Forecast) -> tuple[int | None, float | None]:
-    """Return the peak of torch's allocations and the time of a step, as far as the log lines contain them."""
+def _read_logs(folder: JobFolder, estimate: Forecast) -> tuple[int | None, float | None, bool]:
+    """Return the peak of torch's allocations, the time of a step, and whether there is a loss, as far as the log lines contain them."""
     series, deadline = MetricSeries(folder), time.monotonic() + SECONDS
     try:
         while series.advance(0.5) and time.monotonic() < deadline:
             pass
         peak = max((point.high for curve in series.curves("memory_peak") for point in curve.points), default=0.0)
-        return int(peak) or None, _step(series, estimate)
+        return int(peak) or None, _step(series, estimate), "loss" in series.names()
     finally:
         series.close()
 

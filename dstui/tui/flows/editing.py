@@ -18,7 +18,7 @@ from dstui.plan.load import MOST_MODELS
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
 from dstui.tui.forms.fields import editable_text, format_value, help_for
 from dstui.tui.kit.keys import key_of
-from dstui.tui.kit.tools import in_thread, say
+from dstui.tui.kit.tools import in_thread, lend_terminal, say
 from dstui.tui.session.messages import FilesChanged
 from dstui.tui.session.session import Session
 from dstui.tui.session.state import UNSET
@@ -271,7 +271,7 @@ class Measuring:
             won = Path(folder) / self._session.path.name
             command = [sys.executable, "-m", "dstui", "tune", str(self._session.path), "-o", str(won)]
             try:
-                with self._app.suspend():
+                with lend_terminal(self._app):
                     ended = subprocess.run(command, check=False).returncode
                     if sys.stdin.isatty():
                         input("Enter goes back to the Plan. ")

@@ -18,7 +18,7 @@ from dstui.base.editor import editor_command
 from dstui.base.files import FileProblem, read_text
 from dstui.plan import PlanError
 from dstui.tui.kit.keys import key_of
-from dstui.tui.kit.tools import say
+from dstui.tui.kit.tools import lend_terminal, say
 from dstui.tui.session.session import Session
 
 
@@ -29,7 +29,7 @@ def run_editor(app: App[Any], file: Path, line: int = 1) -> bool:
         if not command:
             say(app, "No editor: set VISUAL or EDITOR to one, such as EDITOR=nano.", "warning")
             return False
-        with app.suspend():
+        with lend_terminal(app):
             ended = subprocess.run(command, check=False).returncode
     except SuspendNotSupported:
         say(app, "An editor needs its own terminal, which does not exist here.", "warning")

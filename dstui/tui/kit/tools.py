@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Condition, Thread
 from typing import Any, Generic, TypeVar
 
@@ -35,6 +35,19 @@ def copy(app: App[Any], text: str, what: str) -> None:
         say(app, f"Copied {what}. If nothing arrives: tmux needs `set -g set-clipboard on`.")
     else:
         say(app, f"Copied {what}; it is also in {place}")
+
+
+@contextmanager
+def lend_terminal(app: App[Any]) -> Iterator[None]:
+    """Leave the terminal to another program, and take it back after an exception too, as Textual's `suspend` does not."""
+    problem: BaseException | None = None
+    with app.suspend():
+        try:
+            yield
+        except BaseException as error:
+            problem = error
+    if problem is not None:
+        raise problem
 
 
 ONE_LINE = str.maketrans("\t\n\r", "   ")

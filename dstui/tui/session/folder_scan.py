@@ -15,6 +15,7 @@ from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, read_text
 from dstui.documents.layers import Template, site_templates
 from dstui.documents.training_script import script_named
+from dstui.plan.model import Integration
 from dstui.tui.session.drafts import Draft, left_behind, recent_plans, unnamed_here
 
 FILES, SHOWN, RECENT = 300, 8, 4
@@ -48,7 +49,7 @@ def scan_folder(script: str) -> FolderContents:
         _scripts(), key=lambda script: (script.facts.integration is None, "train" not in script.name, script.name)
     )
     documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if is_like_a_plan(path)]
-    configurations = list(_configurations(documents))
+    configurations = _configurations(documents, scripts[0].facts.integration if scripts else None)
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
     return FolderContents(
         tuple(scripts[:SHOWN]),
@@ -65,16 +66,18 @@ def _recent() -> list[str]:
     return [str(path) for path in recent_plans() if path.parent != here][:RECENT]
 
 
-def _configurations(documents: list[str]) -> Iterator[str]:
-    """Yield the configurations, accelerate YAMLs first. A ds_config.json that one names is listed with it."""
+def _configurations(documents: list[str], reader: Integration | None) -> list[str]:
+    """Return the configurations, those for the script's reader first. A ds_config.json that a YAML names is listed with it."""
     texts, kinds = dict[str, str](), dict[str, str]()
     for name in documents[:SHOWN]:
         with suppress(FileProblem):
             texts[name] = read_text(Path(name))
             kinds[name] = kind_of(texts[name], name)
     of_accelerate = [name for name, kind in kinds.items() if kind == "accelerate"]
-    yield from of_accelerate
-    yield from (name for name, kind in kinds.items() if kind == "ds_config" and not any(name in texts[one] for one in of_accelerate))
+    others = [name for name, kind in kinds.items() if kind == "ds_config" and not any(name in texts[one] for one in of_accelerate)]
+    if reader == "deepspeed":  # which reads no accelerate YAML and fills no "auto"
+        return [*sorted(others, key=lambda name: '"auto"' in texts[name]), *of_accelerate]
+    return [*of_accelerate, *others]
 
 
 def _files(*patterns: str) -> Iterator[Path]:
