@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Sequence
+from functools import cache
 from math import ceil
 from typing import NamedTuple
 
@@ -23,8 +24,6 @@ SHARES = 16
 """The most shares into which the lines of a poll are split: with hundreds of ranks, more would cost time without visible effect."""
 STAMP = re.compile(rb":\d\d:\d\d(?:[.,]\d+)?")
 """Minutes and seconds. A pattern that begins with a literal character is searched ten times as fast."""
-NAMED = re.compile(rb"ank[ \t]*[:=#]?[ \t]*(\d+)\b")
-"""A mention of a rank by its number."""
 DEVICE = re.compile(rb"cuda:\d+")
 DRAWN_OVER = re.compile(rb"^.*\r(?=[^\r\n]*[^\s\r])|\r+$", re.MULTILINE)
 """Text that a progress bar has overwritten."""
@@ -212,6 +211,12 @@ def _sources_by_shape(batches: Sequence[Batch], last: dict[int, int]) -> list[_S
     ]
 
 
+@cache
+def _named(rank: int) -> re.Pattern[bytes]:
+    """Return an expression for a mention of a rank by its number."""
+    return re.compile(rb"ank[ \t]*[:=#]?[ \t]*%d\b" % rank)
+
+
 def key_of(text: bytes, rank: int | None) -> bytes:
     """Return the part of a text that must be equal in lines of one row."""
     if b"\r" in text:
@@ -223,8 +228,7 @@ def key_of(text: bytes, rank: int | None) -> bytes:
     if rank is None:
         return text
     if b"ank" in text:
-        own = b"%d" % rank
-        text = NAMED.sub(lambda found: b"" if found[1] == own else found[0], text)
+        text = _named(rank).sub(b"", text)
     for name in (b"\n%d:" % rank, b"\n[%d]" % rank):  # labels of mpirun and srun
         if name[1:] in text:
             text = (b"\n" + text).replace(name, b"\n")[1:]

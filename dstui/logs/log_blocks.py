@@ -87,6 +87,7 @@ class BlockRows:
         self.rows = DedupRows(dedup=dedup, shape=shape)
         self.picked: list[int] = []
         self._levels, self._only, self._cutoff = Levels(least), only, cutoff
+        self._shows_all = least == ALL and only is None and isnan(cutoff)
         self._filtered = 0
 
     def add(self, moment: float, batches: list[Batch]) -> None:
@@ -108,6 +109,8 @@ class BlockRows:
     @property
     def hidden(self) -> int:
         """The number of lines that do not pass."""
+        if self._shows_all:
+            return 0
         return self.rows.lines - sum(self.rows.log_mask[n].bit_count() for n in self.picked)
 
     def finish(self, *, narrow: bool) -> None:

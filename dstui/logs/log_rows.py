@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import isfinite, isnan, nan
 from time import monotonic, time
 
 from dstui.logs import grep
 from dstui.logs.colours import colour_runs
-from dstui.logs.decode import LONGEST, decode, is_unadorned
+from dstui.logs.decode import LONGEST, decode, is_unadorned, strip_colours
 from dstui.logs.dedup import Batch
 from dstui.logs.levels import ALL, may_have_level, ranged
 from dstui.logs.line_query import Texts
@@ -25,17 +25,17 @@ from dstui.logs.timeline import Part, Slice, Timeline, cut
 
 BLOCK = 256 * 1024
 """Bytes of logs in a block."""
-KEPT, KEPT_LINES = 8, 40_000
-"""Blocks whose rows are cached, and lines in them; two blocks in any case. A line takes 200 bytes."""
+KEPT, KEPT_LINES = 2 << 20, 40_000
+"""Bytes of logs whose rows are cached, and lines in them; two blocks in any case. A line takes 200 bytes."""
 KEPT_MATCHES = 20_000
 """Cached rows of a log in which few lines pass the filter: a screen of them comes from many blocks."""
-NARROW = 4
-"""With a typed filter, blocks are smaller by this factor: each line must be tested."""
+WORKED = 64 * 1024
+"""Bytes of logs in a block whose lines are folded or filtered: that is done for whole blocks, and must not be felt."""
 MEMORY = 64 << 20
 """Bytes of memory for all blocks: enough for a gigabyte of logs if 64 ranks write a line each second, for tens if they write much."""
 BETWEEN = b"  "
 """Separator between the lines of a row by shape when they are searched together."""
-BEHIND = 2 << 20
+BEHIND = 1 << 20
 """Bytes that may wait to be folded. If more arrive, they are shown line by line."""
 EAGER = 16
 """Blocks that are counted before they are needed."""
@@ -67,19 +67,17 @@ class LogRows:
         """The number of lines in the rows, visible or not."""
         self.hidden = 0
         """The number of lines that do not pass the filter, of those tested."""
-        narrow = only is not None or not isnan(cutoff) or least != ALL
-        back = timeline.back()
-        self._back: Iterator[Slice] | None = (
-            back if not narrow else (part for each in back for part in cut(each, back=True, most=BLOCK // NARROW))
-        )
+        self._narrow = only is not None or not isnan(cutoff) or least != ALL
+        self._size = WORKED if dedup or self._narrow else BLOCK
+        self._back: Iterator[Slice] | None = (part for each in timeline.back() for part in cut(each, back=True, most=self._size))
         self._blocks: deque[LogBlock] = deque()
         self._oldest = 0  # the number of the first block
         self._memory = 0
         self._growing = False  # whether the last block receives new lines
         self._open: BlockRows | None = None  # its rows, unless they are simply its lines
         self._coming: deque[Slice] = deque()
+        self._waiting = 0  # bytes of them
         self._kept: OrderedDict[int, BlockRows] = OrderedDict()
-        self._narrow = narrow
         self._live = ""
         self._last: tuple[LogBlock, bytes] | None = None
 
@@ -103,6 +101,11 @@ class LogRows:
         return self._back is None and not self._coming
 
     @property
+    def behind(self) -> bool:
+        """Return whether new lines wait to be added."""
+        return bool(self._coming)
+
+    @property
     def blocks(self) -> range:
         """The numbers of the blocks."""
         return range(self._oldest, self._oldest + len(self._blocks))
@@ -112,20 +115,26 @@ class LogRows:
     def poll(self, seconds: float = 0.015, *, ended: bool = False) -> bool:
         """Add new lines, and count earlier ones if needed, for about `seconds`. Return whether anything changed."""
         before = self.first, self.end, self.lines, self._live
-        self._coming += self.timeline.poll(time())
+        self._take(self.timeline.poll(time()))
         if ended:
-            self._coming += self.timeline.finish(time())
-        waiting, deadline = sum(chunk.size for chunk in self._coming), monotonic() + seconds
+            self._take(self.timeline.finish(time()))
+        deadline = monotonic() + seconds
         while self._coming:
             chunk = self._coming.popleft()
-            self._append(chunk, dedup=self.dedup and waiting <= BEHIND)
-            waiting -= chunk.size
-            if waiting <= BEHIND and monotonic() >= deadline:
+            self._append(chunk, dedup=self.dedup and self._waiting <= BEHIND)
+            self._waiting -= chunk.size
+            if monotonic() >= deadline:
                 break
         while self.wanted > 0 and (monotonic() < deadline or not self._blocks) and self.reach():
             self.wanted -= 1
         self._live = self._unfinished()
         return before != (self.first, self.end, self.lines, self._live)
+
+    def _take(self, slices: Iterable[Slice]) -> None:
+        """Take over new slices, in pieces that are quick to fold and filter."""
+        for each in slices:
+            self._coming += cut(each, most=self._size)
+            self._waiting += each.size
 
     def _append(self, chunk: Slice, *, dedup: bool) -> None:
         """Add a slice to the last block, and count its rows.
@@ -151,7 +160,7 @@ class LogRows:
     def _last_block(self, *, dedup: bool) -> LogBlock:
         """Return the growing block, or a new one if it is full, there is none, or deduplication was switched."""
         block = self._blocks[-1] if self._growing else None
-        if block is None or block.bytes >= BLOCK or block.dedup != dedup:
+        if block is None or block.bytes >= self._size or block.dedup != dedup:
             if self._open is not None:  # it is in view while more arrives
                 self._open.finish(narrow=self._narrow)
                 self._keep(self.blocks[-1], self._open)
@@ -178,11 +187,10 @@ class LogRows:
         if self._back is None:
             return False
         block, chunks, size = LogBlock(dedup=self.dedup), [], 0
-        most = BLOCK // NARROW if self._narrow else BLOCK
         for chunk in self._back or ():
             chunks.append(chunk)
             size += chunk.size
-            if size >= most:
+            if size >= self._size:
                 break
         else:
             self._back = None
@@ -295,6 +303,11 @@ class LogRows:
             return b"\n".join([BETWEEN.join(shown.rows.members[n].values()) for n in shown.picked])
         return b"\n".join([shown.rows.raw[n] for n in shown.picked])
 
+    def may_match(self, block: int, wanted: grep.LineSearch) -> bool:
+        """Return False if no line of a block matches: its text is searched, which is a hundred times as fast as making its rows."""
+        made = self._blocks[block - self._oldest]
+        return self._plain(made) or bool(grep.matching_lines(strip_colours(self._text(made)), wanted))
+
     def start(self, block: int) -> int:
         """Return the number of the first row of a block."""
         return self._blocks[block - self._oldest].first
@@ -349,7 +362,7 @@ class LogRows:
     def _may_keep(self) -> bool:
         if self._narrow:
             return sum(len(kept.rows) for kept in self._kept.values()) <= KEPT_MATCHES
-        return len(self._kept) <= KEPT and sum(kept.rows.lines for kept in self._kept.values()) <= KEPT_LINES
+        return len(self._kept) <= KEPT // self._size and sum(kept.rows.lines for kept in self._kept.values()) <= KEPT_LINES
 
     def _show(self, block: LogBlock) -> BlockRows:
         shown = self._new_rows(block)

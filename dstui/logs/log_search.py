@@ -96,6 +96,8 @@ class Search:
     def _scan(self, block: int) -> None:
         start = self.lines.start(block)
         self._rows = self.lines.rows_of(block) if block + 1 == self.lines.blocks.stop else self._rows
+        if self._wanted is not None and not self.lines.may_match(block, self._wanted):
+            return self._keep(block, array("q"))
         raw = self.lines.raw(block)
         numbers = matching_lines(strip_colours(raw), self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
         self._keep(block, array("q", [start + n for n in self._shown_matches(raw, numbers)]))

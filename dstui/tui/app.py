@@ -238,6 +238,7 @@ class DstuiApp(TerminalApp):
         """No child outlives the app; edits are kept where a signal or an error ends the session."""
         self.autosave.end(keep=self.return_code != 0 or self.saving.keeps_edits)
         self.checkpoints.close()
+        self.preferences.end()
         for service in self.services:
             service.close()
 

@@ -178,3 +178,25 @@ def test_plan_without_a_file_is_kept_for_its_folder(opened: list[Terminal], tmp_
     second.press("q")
     assert second.exit_code() == 0
     assert not list(tmp_path.glob("state/dstui/drafts/*"))
+
+
+SESSIONS = """
+import os, signal
+from textual.app import App
+from dstui.tui.kit.driver import LastingDriver
+class Short(App):
+    def on_ready(self):
+        self.exit()
+def session():
+    Short(driver_class=LastingDriver).run()
+    return os.listdir("/proc/self/fd"), signal.getsignal(signal.SIGTERM)
+print("left nothing" if session() == session() else "left something", flush=True)
+"""
+
+
+def test_session_leaves_no_open_pipe_and_no_handler_of_signals() -> None:
+    terminal = Terminal([sys.executable, "-c", SESSIONS])
+    try:
+        terminal.wait("left nothing")
+    finally:
+        terminal.close()

@@ -39,7 +39,8 @@ def test_rows_have_every_line_of_every_rank_once_in_order(
     job, lines = MadeJob(tmp_path_factory.mktemp("job"), 3), None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_rows, "BLOCK", block)
-        patch.setattr(log_rows, "KEPT", 2)
+        patch.setattr(log_rows, "WORKED", block)
+        patch.setattr(log_rows, "KEPT", 2 * block)
         for number, (rank, text) in enumerate(said):
             if number == opened:
                 lines = LogRows(Timeline(job.folder), dedup=dedup)

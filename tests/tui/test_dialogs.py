@@ -12,7 +12,7 @@ from textual.widgets import Input
 from dstui.tui.dialogs.dialog import Answer, Ask, Dialog, Prompt
 from dstui.tui.dialogs.pick import Find
 from dstui.tui.dialogs.reading import Help, TextViewer, WholeLine
-from dstui.tui.kit.text_row import row
+from dstui.tui.kit.text_row import paragraph, row
 from dstui.tui.plot.plot_screen import OtherRun, Plot
 from tests.monkey import Keys, Mouse
 from tests.tui.conftest import PLAN, Open, letters, screen, store, text_of, until
@@ -200,3 +200,11 @@ async def test_click_on_a_removed_note_does_nothing(open_app: Open) -> None:
         await send(pilot, [Mouse("click", *place)] * 3 + [Mouse("drag", *place, 0.2, 0.2)] * 2)
         await until(pilot, lambda: "something to click away" not in screen(pilot))
         assert pilot.app.is_running
+
+
+def test_long_path_breaks_after_a_slash() -> None:
+    path = "/home/someone/experiments/2026/llama-2-7b-sft/dstui_runs/small-20260101"
+    lines = [row.text for row in paragraph(f"in {path}", 30)]
+    assert "".join(lines) == f"in {path}"
+    assert all(len(line) <= 30 for line in lines) and all(line.endswith("/") for line in lines[:-1])
+    assert [len(row.text) for row in paragraph("x" * 70, 30)] == [30, 30, 10]

@@ -82,7 +82,8 @@ async def test_remapped_keys_act_and_are_shown(open_app: Open) -> None:
         await until(pilot, lambda: "ctrl+g   Go to Review" in screen(pilot))
         await pilot.press("escape", "ctrl+g")
         await until(pilot, lambda: "ctrl+g launch" in text_of(pilot, "#footer"))
-    assert key_of("launch") == "ctrl+g"
+        assert key_of("launch") == "ctrl+g"
+    assert key_of("launch") == "l"  # the session has ended
 
 
 def test_state_of_an_older_version_is_used_and_moved_at_the_first_change() -> None:

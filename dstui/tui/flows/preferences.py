@@ -42,6 +42,10 @@ class Preferences:
         show_table(hints)
         self._app.set_keymap(bindings)
 
+    def end(self) -> None:
+        """Name the default keys again: the user's own belong to the session."""
+        show_table(KEYS)
+
     def tell_mistakes(self) -> None:
         """Report what could not be used in the file."""
         settings = installed_settings()

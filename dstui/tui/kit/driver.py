@@ -36,6 +36,8 @@ INPUT_WAIT = 0.1
 """Seconds between two checks whether an escape was a key of its own, until it is one. Afterwards the thread sleeps until the next input."""
 END_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 """No key sends the first two while the session has the terminal, but `kill` and a terminal that was just lost can."""
+OVER = 0
+"""Stands for a signal: the session has ended by itself."""
 LEFT = "\x1b[<u\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1049l\x1b[?25h"
 """Restores keyboard, mouse, paste, screen and cursor."""
 
@@ -84,6 +86,11 @@ class _Awaited(Event):
             os.read(self._pipe[0], 4096)
         super().clear()
 
+    def close(self) -> None:
+        """Close the pipe; the event cannot be used any more."""
+        for end in self._pipe:
+            os.close(end)
+
 
 class LastingDriver(LinuxDriver):
     """A LinuxDriver that outlives its terminal for as long as the app needs to exit."""
@@ -93,7 +100,10 @@ class LastingDriver(LinuxDriver):
         self._file: Any = _Lasting(self._file)
         self.exit_event = self._over = _Awaited()
         self._signals = os.pipe()
-        self._watched = False
+        self._before: dict[int, Any] = {}
+        """The handlers of signals from before the session."""
+        self._ender: Thread | None = None
+        self._ended_from_outside = False
 
     def start_application_mode(self) -> None:
         """Set the terminal up; from now on the event loop handles the job-control signals."""
@@ -101,11 +111,26 @@ class LastingDriver(LinuxDriver):
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._sigtstp_application)
         loop.add_signal_handler(signal.SIGCONT, self._continued)
-        if not self._watched:
-            self._watched = True
-            for number in END_SIGNALS:
-                signal.signal(number, self._signalled)
-            Thread(target=self._end, args=(loop,), name="dstui-end", daemon=True).start()
+        if self._ender is None:
+            self._before = {number: signal.signal(number, self._signalled) for number in END_SIGNALS}
+            self._ender = Thread(target=self._end, args=(loop,), name="dstui-end", daemon=True)
+            self._ender.start()
+
+    def close(self) -> None:
+        """End the session's threads, restore the handlers of signals and close the pipes, unless the process is ended from outside."""
+        super().close()
+        if self._ended_from_outside:
+            return
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self._ender is not None:
+            os.write(self._signals[1], bytes([OVER]))
+            self._ender.join(WITHOUT_TERMINAL / 2)
+            if self._ender.is_alive():  # it has just been ended from outside
+                return
+        for end in self._signals:
+            os.close(end)
+        self._over.close()
 
     def _get_terminal_size(self) -> tuple[int, int]:
         """Return the size that the app's console has.
@@ -172,7 +197,11 @@ class LastingDriver(LinuxDriver):
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for the terminal to hang up or for a signal; then give the app time to exit. Unsaved edits are kept in any case."""
-        status = 128 + self._waited_for()
+        number = self._waited_for()
+        if number == OVER:
+            return
+        self._ended_from_outside = True
+        status = 128 + number
         if gone := self.lost:
             self._file.gone = True
             self.exit_event.set()  # the input thread would read nothing forever

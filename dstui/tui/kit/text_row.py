@@ -66,8 +66,21 @@ def paragraph(text: str, width: int, style: str = "", *, indent: str = "", first
     head = tuple(first) or (Span(indent),)
     hanging = Span(" " * sum(cell_len(s.text) for s in head))
     room = max(width - len(hanging.text), 8)
-    lines = [line for part in text.split("\n") for line in (wrap(part, room) or [""])]
+    lines = [line for part in text.split("\n") for line in (wrap(_breakable(part, room), room) or [""])]
     return [Row((*(head if number == 0 else (hanging,)), Span(line, style))) for number, line in enumerate(lines)]
+
+
+def _breakable(text: str, room: int) -> str:
+    """Return a text in which words longer than a line have spaces where they break: after a slash, as far as they have any."""
+    words = []
+    for word in text.split(" "):
+        rest = word
+        while len(rest) > room:
+            end = rest.rfind("/", 1, room) + 1 or room
+            words.append(rest[:end])
+            rest = rest[end:]
+        words.append(rest)
+    return " ".join(words)
 
 
 def fit(text: str, width: int, *, end: bool = False) -> str:

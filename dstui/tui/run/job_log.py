@@ -25,8 +25,11 @@ NEW_LOGS = 1.0
 """Seconds between two searches for logs of further ranks and attempts."""
 MOST_COPIED = 100_000
 """Lines that are copied at once, the last ones."""
-SPELL = 0.016
-"""Seconds of work per poll, and as much again for a search, however much there is to do."""
+SPELL = 0.012
+"""Seconds of work in one callback, however much there is to do: lines are added in one, and searched in another."""
+
+BETWEEN = 0.04
+"""Seconds from a poll that has left lines waiting to a further one."""
 
 
 class JobLog:
@@ -42,7 +45,7 @@ class JobLog:
         self._goal: float | None = None  # the time to go to, as soon as it is found
         self._sought: tuple[int, int] | None = None
         """The match to go to as soon as the search finds one: rows from the one that is read, and the direction."""
-        self._searched = 0.0
+        self._looked = self._marked = 0.0
 
     def attach(self, folder: JobFolder | None) -> None:
         """Show another job's log, or none."""
@@ -98,7 +101,7 @@ class JobLog:
             self.view.lines = EmptyLog()
             return
         lines = self.filter.open(self.folder, self.hosts)
-        lines.poll()
+        lines.poll(SPELL)
         self.view.show_lines(lines)
 
     # Events
@@ -110,33 +113,53 @@ class JobLog:
         if not isinstance(lines, LogRows):
             return False
         searching = (search is not None and not search.complete) or self.view.marks.waiting
-        return searching or self._goal is not None or (lines.wanted > 0 and not lines.complete)
+        return searching or self._goal is not None or lines.behind or (lines.wanted > 0 and not lines.complete)
 
     def tick(self, *, ended: bool) -> bool:
-        """Take over new lines, and continue the search. Return whether there were any. `ended`: incomplete lines count."""
+        """Take over new lines. Return whether there were any. `ended`: incomplete lines count."""
         lines, now = self.view.lines, monotonic()
         if not isinstance(lines, LogRows):
             return False
-        rarely = now - self._searched >= NEW_LOGS
-        searching = self.view.search is not None and not self.view.search.complete
-        if rarely:
-            self._searched = now
+        if now - self._looked >= NEW_LOGS:
+            self._looked = now
             lines.timeline.find()
         if grown := lines.poll(SPELL, ended=ended):
             self.view.refresh()
         if lines.timeline.replaced:
             self._open()
-        elif searching and self.view.search is not None:
-            changed = self.view.search.advance(SPELL)
+        self._approach()
+        self.view.sync()
+        if lines.behind:
+            self.view.set_timer(BETWEEN, self._catch_up)
+        if self._searches_on:
+            self.view.call_later(self._search_on)
+        return grown
+
+    def _catch_up(self) -> None:
+        """Add more of the lines that wait, between two ticks: they come faster than one callback may take."""
+        if isinstance(self.view.lines, LogRows) and self.view.lines.behind and self.view.lines.poll(SPELL):
+            self.view.sync()
+            self.view.refresh()
+
+    @property
+    def _searches_on(self) -> bool:
+        """Return whether there is something to search now. The marks are in no hurry."""
+        search = self.view.search
+        return (search is not None and not search.complete) or (self.view.marks.waiting and monotonic() - self._marked >= NEW_LOGS)
+
+    def _search_on(self) -> None:
+        """Continue the search, then the marks of the scroll bar."""
+        deadline, search, changed = monotonic() + SPELL, self.view.search, False
+        if search is not None and not search.complete:
+            changed = search.advance(SPELL)
             self._seek()
             if changed:
                 self.view.refresh()
-                self.view.vertical_scrollbar.refresh()
-        if rarely and self.view.marks.advance(SPELL):
+        if (left := deadline - monotonic()) > 0 and monotonic() - self._marked >= NEW_LOGS:
+            changed |= self.view.marks.advance(left)
+            self._marked = monotonic()
+        if changed:
             self.view.vertical_scrollbar.refresh()
-        self._approach()
-        self.view.sync()
-        return grown
 
     def add_notice(self, time: float, text: str) -> None:
         """Add a line of dstui's own."""
@@ -165,7 +188,7 @@ class JobLog:
         self.view.search = found
         if self.view.search is not None:
             grep.load_soon()
-            self.view.search.advance(SPELL)
+            self.view.search.advance(SPELL / 4)
         self._sought = (1, -1) if jump else None  # the last one before the current position
         self._seek()
         self.view.refresh()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -16,26 +16,22 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
 from dstui.jobs.store.events import Event, Exited, Metric, Notice
-from dstui.logs.levels import ALL
-from dstui.logs.line_query import LineQuery, as_word
 from dstui.logs.log_folder import FINAL
-from dstui.logs.log_search import WARNING
 from dstui.tui.kit.breakpoints import DASHBOARD, ROOMY, WIDE
 from dstui.tui.kit.keys import key_of, log_bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, row
-from dstui.tui.kit.tools import copy, in_thread, label, say
+from dstui.tui.kit.tools import in_thread, label, say
 from dstui.tui.run.charts import Charts, sparks
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
-from dstui.tui.run.job_log import JobLog
 from dstui.tui.run.live_bars import LiveBars
+from dstui.tui.run.log_actions import LogActions
 from dstui.tui.run.rank_cell import as_stopped, cells_of
 from dstui.tui.run.rank_strip import MANY, RankStrip, Selection
 from dstui.tui.run.run_head import RunHead, stop_stage
 from dstui.tui.run.run_series import RunSeries
 from dstui.tui.run.ticks import Ticks
-from dstui.tui.run.typed_line import FILTER_EXAMPLE, SearchLine, TypedLine
 from dstui.tui.run.usage_pane import UsagePane
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged
@@ -55,8 +51,8 @@ NOTICE_SECONDS = 30.0
 """Seconds for which a notice is in the head, unless it is about a lasting state. It stays in the log."""
 
 
-class JobView(Vertical):
-    """One job, or the list of jobs, and the keys that move in its log. Posts JobStateChanged."""
+class JobView(LogActions):
+    """One job, or the list of jobs. Posts JobStateChanged."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*log_bindings()]
 
@@ -64,18 +60,15 @@ class JobView(Vertical):
         """Other keys have an effect now."""
 
     def __init__(self) -> None:
-        super().__init__(id="run")
+        super().__init__()
         self.jobs, self.head, self.ranks = RowList(id="jobs", classes="pane"), RunHead(), RankStrip()
-        self.job_log, self.why = JobLog(), DiagnosisPane()
-        self.log_view, self.bars = self.job_log.view, LiveBars()
-        self.filter_line, self.search_line = TypedLine("filter", FILTER_EXAMPLE), SearchLine()
+        self.bars, self.why = LiveBars(), DiagnosisPane()
         self.charts, self.usage, self.series = Charts(), UsagePane(), RunSeries()
         self.left, self.body = Vertical(id="run-left"), Horizontal(id="run-body")
         self._dashboard = setting("dashboard")
         self._charts_drawn = 0.0
         self._show_parts(job=False)
         self.why.display = False
-        self.job: WatchedJob | None = None
         self.hosts: list[HostLine] = []
         """Its hosts as last drawn, the worst first."""
         self._notice, self._noticed = "", 0.0
@@ -273,13 +266,7 @@ class JobView(Vertical):
             return late
         return f"{job.name} {job.follower.notices.foreign}: it is read-only here" if job.follower.notices.foreign else ""
 
-    # Lines of the log
-
-    def choose(self, **changes: Any) -> None:
-        """Show other lines of the log: see Filter."""
-        if self.job is not None:
-            self.job_log.choose(**changes)
-            self.draw()
+    # Which lines
 
     def show_host(self, host: str | None) -> None:
         """Show one host's ranks and their log, or those of all hosts."""
@@ -301,19 +288,6 @@ class JobView(Vertical):
             ways = f"{key_of('previous-step')} leads to the steps, {key_of('jobs')} to other runs"
             say(self.app, f"{ways}; {key_of('leave')} leaves dstui{', and the job goes on' if self.job and self.job.alive else ''}.")
 
-    def action_all_ranks(self) -> None:
-        """Show the log of all ranks, unfolded."""
-        self.choose(rank=None, host=None, least=ALL, query=LineQuery())
-
-    def action_level(self) -> None:
-        """Show only the next level of severity and above."""
-        self.choose(least=self.job_log.filter.next_level)
-
-    def action_dedup(self) -> None:
-        """Change how lines are folded: by shape, identical lines only, or not at all."""
-        fold = self.job_log.filter.next_fold(self.job_log.hosts)
-        self.choose(dedup=fold.dedup, shape=fold.shape)
-
     def take_settings(self) -> None:
         """Draw the job with the current settings."""
         self._dashboard, self.log_view.wrapping.on = setting("dashboard"), setting("wrap")
@@ -321,81 +295,6 @@ class JobView(Vertical):
         self.log_view.sync()
         self.log_view.refresh()
         self.draw()
-
-    def action_wrap(self) -> None:
-        """Toggle wrapping of long lines; the choice is remembered."""
-        view = self.log_view
-        top, view.wrapping.on = view.wrapping.top, not view.wrapping.on
-        view.sync()
-        if not view.follow:
-            view.scroll_to(x=0, y=top - view.lines.first, animate=False, immediate=True)
-        view.refresh()
-        in_thread(self, partial(remember, "wrap", view.wrapping.on))
-
-    def action_timestamps(self) -> None:
-        """Change the times before the lines: time of day, since the start, or none; the choice is remembered."""
-        in_thread(self, partial(remember, "timestamps", self.log_view.stamps.advance()))
-        self.log_view.sync()
-        self.log_view.refresh()
-
-    def action_match(self, by: int) -> None:
-        """Go to the next match."""
-        if not self.job_log.match(by):
-            say(self.app, "Nothing matches; / searches.")
-
-    def action_filter(self) -> None:
-        """Edit the filter, starting with the current one or the search text."""
-        search = self.log_view.search
-        begin = as_word(search.pattern, regex=search.regex) if search is not None and not search.own else ""
-        current = self.job_log.filter.query.text
-        self.filter_line.open(current or begin, suggested=not current)
-        self.apply_filter(self.filter_line.value)
-
-    def begin_search(self) -> None:
-        """Open the search line with the current search."""
-        search = self.log_view.search
-        self.search_line.open(search.pattern if search is not None and not search.own else "")
-
-    @on(TypedLine.Edited)
-    def _typed(self, event: TypedLine.Edited) -> None:
-        event.stop()
-        closed = isinstance(event, TypedLine.Closed)
-        if event.line is self.search_line:
-            self.job_log.search_by(event.text, regex=self.search_line.regex, jump=closed)
-            self.draw()
-        else:
-            self.apply_filter(event.text)
-        if closed:
-            self.job_log.typed_error = ""
-            self.log_view.focus()
-
-    def apply_filter(self, text: str) -> None:
-        """Show only the lines that match a filter; "" shows all."""
-        if self.job is not None:
-            self.job_log.filter_by(text, self.job.latest)
-            self.draw()
-
-    def action_problem(self, by: int) -> None:
-        """Go to the next error line."""
-        if not self.job_log.problem(by):
-            say(self.app, "No line has an error.")
-
-    def action_warning(self, by: int) -> None:
-        """Go to the next warning."""
-        if not self.job_log.problem(by, WARNING):
-            say(self.app, "No line has a warning.")
-
-    def action_copy_all(self) -> None:
-        """Copy every line that is shown, also those out of view."""
-        self.run_worker(self._copy_all(), exclusive=True)
-
-    async def _copy_all(self) -> None:
-        text = await self.job_log.all_text()
-        copy(self.app, text, f"{text.count(chr(10)) + 1:,} lines")
-
-    def action_follow(self) -> None:
-        """Follow the end of the log."""
-        self.log_view.follow_end()
 
     @on(RankStrip.RankPicked)
     def _picked(self, event: RankStrip.RankPicked) -> None:
