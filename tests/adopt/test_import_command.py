@@ -62,7 +62,7 @@ def test_each_kind_of_file_opens_as_an_unnamed_plan(folder: Path, name: str, pat
 def test_copied_line_numbers_are_removed_from_a_paste(folder: Path, name: str, numbered: str) -> None:
     text = '{\n  "train_batch_size": 8\n}\n' if name == "ds.json" else HERE[name].replace("deepspeed_config: {", "deepspeed_config:\n  {")
     copied = "".join(f"{numbered.format(number, line)}\n" for number, line in enumerate(text.splitlines(), 9))
-    assert open_text(copied).plan.data == open_text(text).plan.data != {}
+    assert open_text(copied, 0).plan.data == open_text(text, 0).plan.data != {}
 
 
 def test_command_with_leading_variables_is_a_command(folder: Path) -> None:
