@@ -104,6 +104,7 @@ class LastingDriver(LinuxDriver):
         """The handlers of signals from before the session."""
         self._ender: Thread | None = None
         self._ended_from_outside = False
+        self._suspending = False
 
     def start_application_mode(self) -> None:
         """Set the terminal up; from now on the event loop handles the job-control signals."""
@@ -116,10 +117,18 @@ class LastingDriver(LinuxDriver):
             self._ender = Thread(target=self._end, args=(loop,), name="dstui-end", daemon=True)
             self._ender.start()
 
+    def suspend_application_mode(self) -> None:
+        """Return the terminal for a while. Textual closes the driver for it as at the end."""
+        self._suspending = True
+        try:
+            super().suspend_application_mode()
+        finally:
+            self._suspending = False
+
     def close(self) -> None:
         """End the session's threads, restore the handlers of signals and close the pipes, unless the process is ended from outside."""
         super().close()
-        if self._ended_from_outside:
+        if self._ended_from_outside or self._suspending:
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)
