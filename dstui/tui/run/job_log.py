@@ -28,8 +28,8 @@ MOST_COPIED = 100_000
 SPELL = 0.012
 """Seconds of work in one callback, however much there is to do: lines are added in one, and searched in another."""
 
-BETWEEN = 0.04
-"""Seconds from a poll that has left lines waiting to a further one."""
+BETWEEN = 0.02
+"""Seconds from a callback that has left lines waiting to the next one: enough for keys and painting."""
 
 
 class JobLog:
@@ -46,6 +46,7 @@ class JobLog:
         self._sought: tuple[int, int] | None = None
         """The match to go to as soon as the search finds one: rows from the one that is read, and the direction."""
         self._looked = self._marked = 0.0
+        self._catching_up = False
 
     def attach(self, folder: JobFolder | None) -> None:
         """Show another job's log, or none."""
@@ -129,17 +130,25 @@ class JobLog:
             self._open()
         self._approach()
         self.view.sync()
-        if lines.behind:
-            self.view.set_timer(BETWEEN, self._catch_up)
+        self._catch_up_later(lines)
         if self._searches_on:
             self.view.call_later(self._search_on)
         return grown
 
+    def _catch_up_later(self, lines: LogRows) -> None:
+        """Add lines that wait before the next tick too, if they come faster than one callback may add them."""
+        if lines.behind and not self._catching_up:
+            self._catching_up = True
+            self.view.set_timer(BETWEEN, self._catch_up)
+
     def _catch_up(self) -> None:
-        """Add more of the lines that wait, between two ticks: they come faster than one callback may take."""
-        if isinstance(self.view.lines, LogRows) and self.view.lines.behind and self.view.lines.poll(SPELL):
+        self._catching_up = False
+        if not isinstance(lines := self.view.lines, LogRows):
+            return
+        if lines.behind and lines.poll(SPELL):
             self.view.sync()
             self.view.refresh()
+        self._catch_up_later(lines)
 
     @property
     def _searches_on(self) -> bool:
