@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was found around a Plan. Facts that were not gathered are not judged."""
+    """The facts around a Plan. Those that were not gathered are not judged."""
 
     script: ScriptFacts | NoScript | None = None
     """The result of analysing the training script."""

@@ -49,7 +49,7 @@ class Value:
     filled: Any = None
     """The value that replaces an "auto", if it is known before the script runs."""
     filled_by: str = ""
-    """Who replaces an "auto", and from which value."""
+    """The program that replaces an "auto", and the value that it takes."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui explain --json` documents."""

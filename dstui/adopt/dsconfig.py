@@ -39,7 +39,7 @@ class DsConfig:
     """Numbers keep their spelling."""
     integration: str
     findings: list[Finding] = field(default_factory=list)
-    """What is wrong with the form of the file."""
+    """The problems of the file's form."""
     places: Positions = field(default_factory=Positions)
     strict: bool = True
     """Whether strict JSON readers accept it."""

@@ -37,7 +37,7 @@ class FilesBeside:
     facts_of: Callable[[str], ScriptFacts | None]
     """Returns the facts of a training script."""
     context: ShellContext = field(default_factory=lambda: ShellContext("/"))
-    """Where shell text would run."""
+    """The context in which shell text would run."""
     parse: Parse | None = None
     """The parser of shell text."""
     launch: int = 0

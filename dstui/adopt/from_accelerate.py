@@ -23,7 +23,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the command says in addition to the YAML."""
+    """The command's words beside the YAML."""
 
     job: Mapping[str, Any] = field(default_factory=dict)
     """script or module, and args"""

@@ -65,7 +65,7 @@ class WithoutDeepSpeed:
     why: str
     """The line that shows it."""
     doubt: str = ""
-    """What could not be read, so that DeepSpeed may be used there; empty if it is certain."""
+    """The parts that could not be read, so that DeepSpeed may be used there; empty if it is certain."""
 
 
 def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:

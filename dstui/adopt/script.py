@@ -62,7 +62,7 @@ class ScriptFacts:
     finds: bool = True
     """Whether the rendered configuration reaches it this way. False if it has one of its own."""
     optimizer: Builder | None = None
-    """Who builds the optimizer; None if that is unknown, or the configuration decides."""
+    """The builder of the optimizer; None if that is unknown, or the configuration decides."""
     optimizer_why: str = ""
     scheduler: GivenScheduler | None = None
     """The scheduler passed to accelerate's prepare(); None if that is unknown or there is none."""
@@ -96,7 +96,7 @@ class ScriptFacts:
     """The only model that it names itself, for a launch that names none."""
     model_why: str = ""
     without: WithoutDeepSpeed | None = None
-    """What trains in it without DeepSpeed; None if DeepSpeed takes part, or no training is visible."""
+    """The part that trains without DeepSpeed; None if DeepSpeed takes part, or no training is visible."""
     starts_ranks: str = ""
     """The line with which it starts the ranks itself; "" if it leaves that to a launcher."""
     packages: frozenset[str] | None = None

@@ -1,1 +1,1 @@
-"""What every layer uses: sanitised text, limits, regular files, output and the argument parser."""
+"""The base of every layer: sanitised text, limits, regular files, output and the argument parser."""

@@ -21,7 +21,7 @@ MAX_READ = 16 << 20
 MOST_VALUES = 1_500_000
 """Values of a record. Each takes up to twenty times its bytes in the file."""
 DEPTH = 32
-"""How deep the values of a record may be nested."""
+"""The maximum depth of the values of a record."""
 SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 

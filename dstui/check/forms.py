@@ -1,4 +1,4 @@
-"""How DeepSpeed's configuration models convert values: pydantic's lax conversions, without pydantic.
+"""Convert values as DeepSpeed's configuration models do: pydantic's lax conversions, without pydantic.
 
 `"3"`, `3.0` and `true` are valid stages, `"yes"` is a boolean, `5e8` is an integer and `"5e8"` is not. 0.14 converts like pydantic 1
 (`old`): there `1.5` becomes 1, a number becomes a string, and an empty list an empty section.

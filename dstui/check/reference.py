@@ -49,7 +49,7 @@ class ReferenceVerdict:
     when: str | None = None
     """The moment of the failure, if it was asked for: parse, initialize or run."""
     types: Mapping[str, bool] = field(default_factory=dict)
-    """Which 16-bit floats its CPU accelerator supports here."""
+    """The 16-bit floats that its CPU accelerator supports here."""
     instead_of: str = ""
     """The Plan's interpreter, if dstui's own was asked instead."""
 

@@ -53,7 +53,7 @@ class Checkpoint:
     """Names of the state that the script saved with it."""
     config: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    """Why it is incomplete, as sentences."""
+    """The reasons why it is incomplete, as sentences."""
     strange: tuple[str, ...] = ()
     """Names in its pickles that no training run writes: they may run a program when they are loaded."""
 

@@ -19,7 +19,7 @@ LINES: Mapping[str, str] = {
     "trainer": "trainer.train(resume_from_checkpoint={folder!r})",
     "accelerate": "accelerator.load_state({folder!r})",
 }
-"""What a script of each integration says to go on from a checkpoint."""
+"""The code with which a script of each integration continues from a checkpoint."""
 LOAD_UNIVERSAL = "deepspeed.checkpoint.load_universal"
 
 

@@ -93,7 +93,7 @@ class TorchFile:
 
     value: Any
     names: frozenset[str] = field(default_factory=frozenset)
-    """What torch.load would import and call: `collections.OrderedDict`."""
+    """A function that torch.load would import and call: `collections.OrderedDict`."""
 
     @property
     def strange(self) -> list[str]:

@@ -25,7 +25,7 @@ CELLS = 30
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one GPU does now, or CPU and RAM of this machine. None means unknown."""
+    """The load of one GPU now, or of CPU and RAM of this machine. None means unknown."""
 
     name: str
     percent: float | None = None

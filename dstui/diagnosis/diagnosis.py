@@ -29,14 +29,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why a run ended. `cause` is None if nothing shows it: unknown is better than a guess."""
+    """The reason for the end of a run. `cause` is None if nothing shows it: unknown is better than a guess."""
 
     cause: str | None
     kind: Kind | None
     """None if nothing shows whether it ended well or badly."""
     confidence: Confidence
     title: str
-    """What happened, in one sentence."""
+    """The event, in one sentence."""
     why: str = ""
     """The usual reason."""
     evidence: tuple[Evidence, ...] = ()

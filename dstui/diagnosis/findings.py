@@ -113,7 +113,7 @@ class Findings:
     agents: frozenset[str] = frozenset()
     """Streams with output of torchrun itself."""
     passed: tuple[Hit, ...] = ()
-    """What ended earlier runs, if one file holds several."""
+    """The ends of earlier runs, if one file holds several."""
     several_runs: bool = False
     """Whether one file holds more than one run: then nobody is sure which of them is meant."""
     end_untold: bool = False
@@ -121,7 +121,7 @@ class Findings:
     launcher_broke: bool = False
     """Whether the last file ends within a traceback of the launcher itself."""
     closing: int = 0
-    """How many ranks torchrun had to end."""
+    """The number of ranks that torchrun had to end."""
     several_nodes: bool = False
     offsets: frozenset[int] = frozenset()
     """The rank of the first process of each node, if the text tells it."""

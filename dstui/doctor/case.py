@@ -41,7 +41,7 @@ class Case:
     ready: Mapping[str, Any] = field(default_factory=dict)
     """The facts that `ready.py` found there; empty if it was not run."""
     failure: Failure | None = None
-    """Why the host could not be probed, or not completely."""
+    """The reason why the host could not be probed, or not completely."""
     plan: Plan | None = None
     python: str = ""
     """The interpreter of the ranks."""

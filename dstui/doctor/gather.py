@@ -68,7 +68,7 @@ class JobOnHosts:
     hub: str | None = None
     """The hub id of the model, if the Plan names one."""
     problem: str | None = None
-    """Why the hosts of the Plan are unknown."""
+    """The reason why the hosts of the Plan are unknown."""
     launch: LaunchSpec | None = None
     """The launch spec; None if the Plan cannot be launched."""
     meeting: str = ""

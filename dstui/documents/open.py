@@ -37,7 +37,7 @@ class Opened:
     plan: Plan
     path: Path | None
     notes: tuple[str, ...] = ()
-    """What was changed or not understood during an import."""
+    """Notes of what was changed or not understood during an import."""
     findings: tuple[Finding, ...] = ()
     """Findings of the imported file, with its own lines and paths."""
     made: bool = False

@@ -1,4 +1,4 @@
-"""Which lines of a site or a team file run in a job: those that the user agreed to, once for each content.
+"""Decide which lines of a site or a team file run in a job: those that the user agreed to, once for each content.
 
 A site file and a file that a Plan extends are data. Two of their values run all the same: the shell lines of `cluster.slurm.setup`, in the
 job that sbatch starts, and `run.on_end`. What the Plan itself or the user's settings say was written by the user, or is theirs to check.
@@ -21,7 +21,7 @@ from dstui.plan.holes import fill_text
 from dstui.plan.layers import Origin
 
 OPTION = "--trust-site"
-"""What a command without dialogs takes for a yes."""
+"""The option that a command without dialogs takes for a yes."""
 SETUP, ON_END = "cluster.slurm.setup", "run.on_end"
 USERS_OWN = "settings"
 """The layer that the user wrote."""

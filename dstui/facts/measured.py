@@ -85,7 +85,7 @@ FIGURES = f"{__version__}/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What one run took. None means unknown."""
+    """The measurements of one run. None means unknown."""
 
     run: str = ""
     ended: str = ""
@@ -123,7 +123,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What runs of one model took, and how fast machines are, both by machine key."""
+    """Measurements of the runs of one model, and the speed of machines, both by machine key."""
 
     taken: Mapping[str, Sequence[Taken]]
     rates: Mapping[str, Mapping[str, Any]]

@@ -26,8 +26,8 @@ FUSED_NORMS, FUSED_MLP = 8.0, 2.0
 """Bytes that fused kernels (Liger) save in a recomputed layer, per hidden element and per element of a gated MLP. In layers that are kept
 they saved half of that (99 to 80 GiB for 8B at stage 2 and 8k tokens, stas00/ml-engineering), so it is not counted there."""
 MOVES = 5.6
-"""How often the kernels of a layer move each byte that the layer keeps, in both passes. Measured with MPT in llm-foundry, whose norms are
-fused."""
+"""The number of times that the kernels of a layer move each byte that it keeps, in both passes. Measured with MPT in llm-foundry, whose
+norms are fused."""
 FUSED_MOVES = 3.0
 """The same if a compiler or Liger fuses as much as possible: each byte is written once and read once, and its gradient is written."""
 TILES = 8

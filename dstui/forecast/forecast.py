@@ -47,7 +47,7 @@ class Forecast:
     corrected: str = ""
     """How earlier runs of this model on this machine corrected the figures; empty if there are none."""
     problem: str = ""
-    """Why there is no forecast; empty if there is one."""
+    """The reason why there is no forecast; empty if there is one."""
 
     @property
     def verdict(self) -> Verdict:
@@ -276,7 +276,7 @@ def speed_ends(one: Modelled, rates: Rates) -> tuple[float, float]:
 
 
 SLOW_CPUS = 5
-"""How much slower than assumed the CPUs' optimizer was where others published it."""
+"""The factor by which the CPUs' optimizer was slower than assumed where others published it."""
 
 
 def _measured_speed(setup: Setup, rates: Rates) -> Speed | None:

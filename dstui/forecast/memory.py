@@ -43,7 +43,7 @@ FRAGMENTED_KEPT = {0: 1.12, 1: 1.12, 2: 1.12, 3: 1.4}
 """The same where activations are kept. At stage 3 buffers of gathered weights come and go between them (12B on 4 x GH200 of 95 GiB ran out
 of memory at a peak of 68 GiB: rahulsteiger.github.io, lsaie-project); at stage 2, 8B with 8k tokens reserved 99 GiB (ml-engineering)."""
 ADAPTED = 1.06
-"""How much wider the range is of a model with LoRA: so far beyond it are the published rows."""
+"""The factor by which the range of a model with LoRA is wider: so far beyond it are the published rows."""
 SPLIT = 1.35
 """The same where ranks split tensors or layers, not all equally, in processes with buffers for each group of them: 17 jobs of about 180B on
 384 A100 took 1.05 to 1.18 times the estimate, and 1.3B on V100 up to 1.5 (tests/long/blind_rows_6.csv)."""

@@ -30,7 +30,7 @@ ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
 FUSED_ATTENTION = 0.38
 """The share of the best matrix multiplication that fused attention reaches if its rate is unknown."""
 ALIBI = 1.7
-"""How much slower fused attention with ALiBi's bias is, which has kernels of its own (MPT in Triton, llm-foundry's tables of 2023)."""
+"""The slowdown of fused attention with ALiBi's bias, which has kernels of its own (MPT in Triton, llm-foundry's tables of 2023)."""
 HOP_SECONDS = 3.2e-6
 """The latency of a collective per further rank of its ring, which no compute hides."""
 HIDDEN = 0.75

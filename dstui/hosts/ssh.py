@@ -56,7 +56,7 @@ def python_command(*candidates: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a host cannot be used over ssh, and what to do."""
+    """The reason why a host cannot be used over ssh, and what to do."""
 
     id: str
     problem: str

@@ -23,7 +23,7 @@ RANK = re.compile(rb"(?:\[(?:default|rank)?\d+\][:>]? ?)?")
 BAR = re.compile(rb"\d+%\|")
 BEGINS: Final = b"Traceback (most recent call last)"
 INSIDE = re.compile(rb"[ \t|+]|\xe2[\x94\x95]")
-"""How lines within a traceback begin; the last alternative is the frame that Rich draws."""
+"""Beginnings of lines within a traceback; the last alternative is the frame that Rich draws."""
 BAD: Final = (
     (
         ERROR,

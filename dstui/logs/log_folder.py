@@ -14,7 +14,7 @@ FINAL = ("succeeded", "failed", "stopped", "lost")
 
 @dataclass(frozen=True, slots=True)
 class JobSpan:
-    """When a job began and ended, seconds since the epoch; None if not known (yet)."""
+    """The beginning and end of a job, seconds since the epoch; None if not known (yet)."""
 
     started: float | None = None
     ended: float | None = None

@@ -1,4 +1,4 @@
-"""Where to start, then the wizard's steps as prompts, one after another, then the review.
+"""Ask where to start, then the wizard's steps as prompts, one after another, then the review.
 
 One can start from unsaved edits, the script in this folder with its configuration, a recipe, a file, or a shipped Plan.
 """

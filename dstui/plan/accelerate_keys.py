@@ -201,7 +201,7 @@ QUESTIONNAIRE: dict[str, Any] = {
     "tpu_use_sudo": False,
     "use_cpu": False,
 }
-"""What `accelerate config` writes into every file for one machine besides the answers."""
+"""Keys that `accelerate config` writes into every file for one machine besides the answers."""
 
 
 PARALLELISM = "parallelism_config"

@@ -30,7 +30,7 @@ class DocumentError(Exception):
 
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 Reading = Literal["value", "text", "text or null"]
-"""How a plain scalar is read: by the core schema, or as text (arguments, variables, names)."""
+"""The way in which a plain scalar is read: by the core schema, or as text (arguments, variables, names)."""
 
 
 def read_as_value(_path: Path) -> Reading:

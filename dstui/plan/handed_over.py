@@ -1,4 +1,4 @@
-"""How the DeepSpeed configuration of a Plan reaches its script, as far as the Plan defines it."""
+"""Find how the DeepSpeed configuration of a Plan reaches its script, as far as the Plan defines it."""
 
 from __future__ import annotations
 

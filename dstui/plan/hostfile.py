@@ -28,7 +28,7 @@ class HostfileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HostfileProblem:
-    """Why a Plan's hostfile gives no hosts."""
+    """The reason why a Plan's hostfile gives no hosts."""
 
     message: str
     line: int | None = None

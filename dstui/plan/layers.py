@@ -61,7 +61,7 @@ def _is_relative(section: str, key: str, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Lock:
-    """What a site allows for one key, with the reason shown to users."""
+    """The values that a site allows for one key, with the reason shown to users."""
 
     path: str
     source: str
@@ -120,7 +120,7 @@ class Beneath:
     layers: tuple[Layer, ...] = ()
     locks: tuple[Lock, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why a file that should be a layer is not used."""
+    """The reason why a file that should be a layer is not used."""
     contact: str = ""
     """Whom to ask, as the site file says."""
 

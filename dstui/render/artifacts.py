@@ -24,7 +24,7 @@ from dstui.render.spec import BIND, WITH_PATHS, LaunchSpec
 from dstui.render.target import Target
 
 SHELL, ESCAPED = re.compile(r'["$`\\]'), r"\\\g<0>"
-"""What a shell would expand in double quotes."""
+"""Characters that a shell would expand in double quotes."""
 
 
 @dataclass(frozen=True, slots=True)

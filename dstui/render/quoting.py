@@ -34,7 +34,7 @@ HERE = "here"
 FILES = variable(HERE)
 """In a path: the folder of the generated files, which launch.sh determines when it runs."""
 REPORTED = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
-"""What a terminal must not receive; a line break within quotes may stay."""
+"""Characters that a terminal must not receive; a line break within quotes may stay."""
 
 
 def quote_word(word: str) -> str:

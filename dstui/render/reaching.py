@@ -1,4 +1,4 @@
-"""Which variables of the environment reach the ranks on other hosts, and why: shown before a launch.
+"""Tell which variables of the environment reach the ranks on other hosts, and why: shown before a launch.
 
 Sources: deepspeed/launcher/runner.py:main (EXPORT_ENVS, .deepspeed_env), each accelerator's export_envs; observed on two hosts.
 """

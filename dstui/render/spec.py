@@ -50,7 +50,7 @@ class AccelerateFile:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """How the ranks are started. Paths are absolute, except the script, which is relative to `workdir`.
+    """The start of the ranks. Paths are absolute, except the script, which is relative to `workdir`.
 
     Generated files (hostfile, .deepspeed_env, bind.sh, accelerate.yaml) are beside the ds_config.json, wherever that is.
     """

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", "onward", "look")
 RUNS, PLANS, FINDINGS = 30, 10, 40
-"""How many of the newest runs, of the Plans that were open last, and of the findings are offered."""
+"""The number of the newest runs, of the Plans that were open last, and of the findings that are offered."""
 
 
 class Performer(Protocol):

@@ -39,7 +39,7 @@ HOPELESS = 0.75
 SAME = 0.02
 """Rates that differ by less than this share count as equal."""
 BETWEEN_JOBS = 2
-"""How many times more the rates of two jobs differ by chance than the steps of each: a busy host slows some jobs as a whole."""
+"""The factor by which the rates of two jobs differ more by chance than the steps of each: a busy host slows some jobs as a whole."""
 CLEARLY = 0.1
 """A rate that is lower than the best by this share is really slower; a smaller difference may be noise."""
 ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
@@ -76,7 +76,7 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What is tuned: the Plan and its circumstances."""
+    """The tuned Plan and its circumstances."""
 
     plan: Plan
     facts: ModelFacts

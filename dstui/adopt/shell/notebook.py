@@ -11,7 +11,7 @@ from collections.abc import Iterator
 PASTED = re.compile(r"(?m)^(?:!(?=[\w./~])|%%(?:bash|sh)\b)")
 """A line that only a cell has: a script negates with `! command`."""
 PART = re.compile(r"(?m)^(?=%%\w|!\w|%(?:cd|env|set_env)[ \t])")
-"""Where a pasted cell may begin: a paste has no bounds between cells."""
+"""Possible beginnings of a pasted cell: a paste has no bounds between cells."""
 SHELL_CELL = re.compile(r"%%(?:bash|sh|script (?:bash|sh))\b[^\n]*\n?")
 FILE_CELL = re.compile(r"%%(?:writefile|file)[ \t]+(?P<append>-a[ \t]+)?(?P<path>[^\n]+)\n?")
 ENV = re.compile(r"%(?:set_)?env[ \t]+(?P<name>\w+)[ \t]*[= \t][ \t]*(?P<value>.*)")

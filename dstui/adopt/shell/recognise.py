@@ -22,7 +22,7 @@ MODULES: Mapping[str, str] = {
     "deepspeed.launcher.runner": "deepspeed",
     "deepspeed": "deepspeed",
 }
-"""What `python -m` starts -> the launcher that it is."""
+"""Module that `python -m` starts -> the launcher that it is."""
 LAUNCH = "torch.distributed.launch"
 PASS_LOCAL_RANK = "--pass_local_rank"
 """Stands for what torch.distributed.launch does without --use_env: the script gets --local-rank=N. No option of torchrun's."""

@@ -16,7 +16,7 @@ Value = str | list[str]
 Wrappers = tuple[tuple[str, ...], ...]
 """The words of each program in front of a launch, such as srun, mpirun or nsys, up to the next one."""
 Kind = Literal["unset", "computed", "undecided"]
-"""Why a hole is open: the variable is unset; a program computes it; an undecided branch sets it."""
+"""The reason for a hole: the variable is unset; a program computes it; an undecided branch sets it."""
 
 OPEN, CLOSE = "\ue000", "\ue001"
 """Private-use characters around `KIND:NAME`. A text that contains them is refused."""
@@ -94,7 +94,7 @@ class ShellState:
     """Whether the positional parameters are known: those of a function, of `set --`, or of a script that the text starts. A missing one is
     empty."""
     shifted: int = 0
-    """How many of the unknown arguments were shifted away."""
+    """The number of unknown arguments that were shifted away."""
     functions: dict[str, Node] = field(default_factory=dict)
     associative: set[str] = field(default_factory=set)
     """Arrays with words as indices. Their elements are the variables `NAME[WORD]`."""

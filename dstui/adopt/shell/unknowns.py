@@ -1,4 +1,4 @@
-"""What a reading of shell text cannot know: the holes, their original text, and the assumptions."""
+"""Facts that a reading of shell text cannot know: the holes, their original text, and the assumptions."""
 
 from __future__ import annotations
 

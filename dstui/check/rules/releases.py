@@ -15,7 +15,7 @@ from dstui.plan.catalogue import ZERO_SECTION, spans, version_tuple
 from dstui.plan.finding import Fix
 
 AS_OF = "2026-11-23"
-"""When the table was last reviewed."""
+"""The date of the table's last review."""
 DEEPSPEED = "https://github.com/deepspeedai/DeepSpeed"
 
 

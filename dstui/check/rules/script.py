@@ -194,7 +194,7 @@ WITHOUT = {
     "joined": ("deepspeed.initialize", "torch synchronises its ranks, and it would train without DeepSpeed"),
     "lightning": ("DeepSpeedStrategy", "Lightning would train without DeepSpeed"),
 }
-"""What such a script lacks, and the consequence."""
+"""The line that such a script lacks, and the consequence."""
 
 
 @rule("PL028", "info")

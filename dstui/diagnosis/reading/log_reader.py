@@ -49,7 +49,7 @@ NEW_IN_CHUNK = 100
 ERRORS = (
     b"rror", b"xception", b"raceback", b"illed", b"atal", b"bort", b"SIG", b"ailed", b"FAILED", b"CANCELLED", b"out of memory", b"atchdog",
 )  # fmt: skip
-"""What lines about a failure contain."""
+"""Words of lines about a failure."""
 ABOVE, BELOW = 5, 60
 """Lines around a line with one of ERRORS that are examined, too."""
 LAST_LINES = 1000

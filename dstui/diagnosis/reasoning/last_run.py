@@ -36,7 +36,7 @@ PROGRESS = re.compile(
 )
 """Output of a program at work."""
 OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
-"""What ends a program at its first line."""
+"""Errors that end a program at its first line."""
 OF_A_SHELL = re.compile(r"\S+: line \d+: +\d+ [A-Z]")
 """A shell's message about the end of a program."""
 FOLLOWS = ("symptom", "cascade")

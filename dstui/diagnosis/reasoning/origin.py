@@ -104,7 +104,7 @@ MISTAKES = frozenset(
 
 
 MISSING = frozenset({"MODEL-FILES", "MODEL-FILE-PATH", "MODEL-FILES-PART", "DATA-FILE", "CKPT-NONE"})
-"""What a program finds missing that another one should perhaps have created."""
+"""Errors about a missing thing that another program should perhaps have created."""
 
 
 def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:

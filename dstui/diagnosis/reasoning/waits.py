@@ -12,9 +12,9 @@ from dstui.diagnosis.recognition.exits import TIMED_OUT
 from dstui.diagnosis.signatures import BY_ID
 
 WAITED = frozenset({"GLOO-PEER", "NCCL-REMOTE", "GLOO-TIMEOUT", "NCCL-WATCHDOG", "RDZV-CASCADE"})
-"""What ranks report if their peers are gone or do not arrive."""
+"""Reports of ranks whose peers are gone or do not arrive."""
 LINKS = {"NCCL-REMOTE": "NCCL-SYSTEM", "RDZV-CASCADE": "RDZV-TIMEOUT"}
-"""What ranks report about a broken link to a peer -> the cause if no peer's death explains it."""
+"""Report of a rank about a broken link to a peer -> the cause if no peer's death explains it."""
 RENDEZVOUS = re.compile(r"Rendezvous\w*Error")
 """Messages of the rendezvous itself, among those that may only be a peer's end."""
 WAITING_FOR = ("JIT-LOCK", "INIT-HANG-P2P")

@@ -24,12 +24,12 @@ STAMP = re.compile(
 )
 """A time stamp before arbitrary output (ts, kubectl logs, the runners of GitHub), not as part of a logger's header."""
 HOST = re.compile(r"([A-Za-z][\w.-]*): ")
-"""What pdsh and its like put before each line."""
+"""Prefixes that pdsh and similar programs put before each line."""
 COLLECTED = re.compile(
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: "
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?:\d{7}|\d{9})Z |[\w.-]*\w[-_]\d+ +\| "
 )
-"""What journald (and syslog), containers, GitHub's runners and docker compose put before every line."""
+"""Prefixes of journald (and syslog), containers, GitHub's runners and docker compose."""
 ENOUGH, MOSTLY = 6, 0.8
 """The number of lines at the beginning of a file, and the share of them with a common beginning, from which all lines are assumed to have
 it."""

@@ -52,7 +52,7 @@ FIRST_LINES, LONG_ENOUGH = 4, 24
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What lines that differ only in digits can contain."""
+    """The facts that lines which differ only in digits can contain."""
 
     signs: tuple[tuple[Sign, Signature], ...]
     facts: bool

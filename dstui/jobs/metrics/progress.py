@@ -44,7 +44,7 @@ class Pace:
 
 
 class Standing(Protocol):
-    """What is remembered of a rank for its progress."""
+    """The state of a rank's progress."""
 
     step: int | None
     steps: int | None

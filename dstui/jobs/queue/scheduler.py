@@ -227,7 +227,7 @@ FORGOTTEN = "FORGOTTEN"
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """What SLURM reports about one job."""
+    """SLURM's report about one job."""
 
     state: str
     start: str = ""

@@ -1,4 +1,4 @@
-"""What DeepSpeed leaves behind on a host, and the removal of this job's own part of it.
+"""Find what DeepSpeed leaves behind on a host, and remove this job's own part of it.
 
 - `/dev/shm/deepspeed_allreduce_buffer_UID_ADDR_PORT_RANK`: 66 MiB for each rank on a CPU, never unlinked by DeepSpeed
   (ops/csrc/cpu/comm/shm.cpp), so that 300 runs fill 20 GB of memory.

@@ -17,7 +17,7 @@ from dstui.jobs.store.status import current_status, rebuilt
 from dstui.logs.time_parsing import format_iso
 
 RUN = "a job folder, a Plan's name (its newest run), a run's name or its beginning (default: the newest run of this folder)"
-"""What the argument RUN of the commands takes."""
+"""The values of the commands' argument RUN."""
 STAMP = re.compile(r"-\d{8}-\d{6}(?:-\d+)?$")
 """The suffix of a run's folder after the Plan's name."""
 

@@ -260,7 +260,7 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HostLaunch:
-    """How one host of a job starts its ranks."""
+    """The start of the ranks on one host of a job."""
 
     command: tuple[str, ...] | None
     """The words of the host's own launcher, up to the script; None if one launcher on the supervisor's host starts all ranks."""
@@ -275,7 +275,7 @@ class HostLaunch:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """How a job is started on several hosts: key "cluster" of launch.json."""
+    """The start of a job on several hosts: key "cluster" of launch.json."""
 
     reach: Literal["ssh", "srun", "here"]
     """The connection to a host's agent."""
@@ -324,7 +324,7 @@ class LaunchRecord:
     bind: str | None = None
     """The file with which each rank binds itself to its cores; None without binding."""
     restarts: RestartPolicy = RestartPolicy()
-    """What happens after a failure."""
+    """The restarts after a failure."""
     silence: float | None = None
     """Seconds without a line after which a rank counts as silent; None for the default."""
     host_lost: float = 0.0

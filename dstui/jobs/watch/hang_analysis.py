@@ -26,7 +26,7 @@ JOINING = ("rendezvous", "_store_based_barrier", "init_process_group")
 
 @dataclass(frozen=True, slots=True)
 class StackPlace:
-    """Where a rank is."""
+    """The place of a rank."""
 
     meeting: str
     """The collective in which it waits; "" if none."""

@@ -37,7 +37,7 @@ class Hang:
     """Ranks that never started, or have ended while others live."""
     living: int
     phases: Mapping[int, str] = field(default_factory=dict)
-    """What ranks do now, by their hooks: `in backward after step 41`."""
+    """The work of ranks now, by their hooks: `in backward after step 41`."""
 
     def __str__(self) -> str:
         since = duration_text(self.seconds)

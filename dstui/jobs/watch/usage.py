@@ -1,4 +1,4 @@
-"""What each rank of a job uses now: its GPU's load, memory and power from NVML; for a CPU rank processor time and memory.
+"""Sample what each rank of a job uses now: its GPU's load, memory and power from NVML; for a CPU rank processor time and memory.
 
 A thread samples the ranks of this host every few seconds. Screens read `latest`, which is replaced as a whole. A rank's GPU follows from
 its record: the entry for its local rank in the CUDA_VISIBLE_DEVICES that it was started with.
@@ -40,7 +40,7 @@ USAGE = "usage.json"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one rank uses. None means unknown; `why` gives the reason if everything is unknown."""
+    """The usage of one rank. None means unknown; `why` gives the reason if everything is unknown."""
 
     kind: Literal["GPU", "CPU"]
     load: float | None = None

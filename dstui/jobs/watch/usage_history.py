@@ -1,4 +1,4 @@
-"""What each rank of a job used in the last minutes, stored in the job folder by its supervisor for sessions that attach later.
+"""Keep what each rank of a job used in the last minutes, stored in the job folder by its supervisor for sessions that attach later.
 
 One line per sample in a file of bounded size: when it is full, its older half is dropped. The file is not trusted, so every value is
 checked before it is shown.
@@ -31,7 +31,7 @@ LONGEST_WORD, MOST_WORDS, LONGEST_NOTE, MOST_DEVICES = 40, 8, 200, 1 << 16
 
 
 class Sample(NamedTuple):
-    """What a rank used at one time. None means unknown."""
+    """The usage of a rank at one time. None means unknown."""
 
     t: float
     kind: str

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dstui.plan.finding import Finding
 
 READERS = {"trainer": "the Trainer", "accelerate": "accelerate"}
-"""Who fills "auto", as people call them."""
+"""The programs that fill "auto", as people call them."""
 
 
 class TextViewer(Lines, ToRead):

@@ -1,4 +1,4 @@
-"""What the user asks about a job: why it ended, where its ranks are, its metrics as a plot, a zip for a bug report, a place in its log."""
+"""Answer questions about a job: why it ended, where its ranks are, its metrics as a plot, a zip for a bug report, a place in its log."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Reporting:
 
 
 STEP = r"\bstep\D{{0,3}}{}\b"
-"""How log lines name a step."""
+"""The form in which log lines name a step."""
 FEW_HOSTS = 5
 """Up to this many hosts a key cycles through them; for more there is a list."""
 

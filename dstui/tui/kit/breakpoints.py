@@ -1,4 +1,4 @@
-"""Which parts are visible, by screen size, pane and tab: data that the app applies.
+"""The parts that are visible, by screen size, pane and tab: data that the app applies.
 
 CSS classes on the screen could do the same, but each class restyles every widget, which takes too long for the first frame.
 """

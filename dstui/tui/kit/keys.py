@@ -291,7 +291,7 @@ WHY_NOT: Final[Mapping[str, str]] = {
     "reason": "there is no diagnosis",
     "own_editor": "nothing has failed",
 }
-"""Why an action has nothing to act on; those that are not here need an open job."""
+"""The reason why an action has nothing to act on; those that are not here need an open job."""
 OF_THE_LOG: Final = frozenset(
     {"all_ranks", "level", "dedup", "match", "filter", "problem", "warning", "follow", "dashboard", "wrap", "timestamps", "copy_all"}
 )

@@ -16,7 +16,7 @@ from dstui.tui.run.run_head import clock
 from dstui.tui.session.settings import setting
 
 KINDS = ("clock", "since start", "none")
-"""What precedes a line: the time of day, the time since the start, nothing."""
+"""The text before a line: the time of day, the time since the start, nothing."""
 CLOCK, WHO = 9, 6
 """Cells for the time of a line, and for its rank."""
 

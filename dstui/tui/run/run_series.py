@@ -50,7 +50,7 @@ USED = {
     "cpu util": "percent of a core that the rank used, over the seconds of the job",
     "cpu memory": "bytes of RAM of the rank, over the seconds of the job",
 }
-"""What the supervisor samples, by the names that it has in plots, and what each is."""
+"""Values that the supervisor samples, by their names in plots, and what each is."""
 
 
 def usage_metrics(history: History, since: float, after: float = 0.0) -> Iterator[Metric]:

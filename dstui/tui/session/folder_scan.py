@@ -19,7 +19,7 @@ from dstui.plan.model import Integration
 from dstui.tui.session.drafts import Draft, left_behind, recent_plans, unnamed_here
 
 FILES, SHOWN, RECENT = 300, 8, 4
-"""How many files are looked into, how many of a kind are offered, and how many Plans that lie elsewhere."""
+"""The number of files that are looked into, of a kind that are offered, and of Plans that lie elsewhere."""
 NAMED = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
 """Keys of which a ds_config.json has at least one: a folder may have many other JSON files."""
 QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")

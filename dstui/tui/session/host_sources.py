@@ -38,7 +38,7 @@ class HostSource:
     hostfile: str | None = None
     """The path as the Plan would name it, if the source is a hostfile."""
     problem: str = ""
-    """Why the source cannot be used."""
+    """The reason why the source cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)

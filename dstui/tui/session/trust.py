@@ -1,4 +1,4 @@
-"""Why a launch of a Plan needs the user's consent: another user's job folder, an unknown interpreter, or lines of a site or team file."""
+"""Find why a launch needs the user's consent: another user's job folder, an unknown interpreter, or lines of a site or team file."""
 
 from __future__ import annotations
 

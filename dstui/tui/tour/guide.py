@@ -38,7 +38,7 @@ WAYS = {
     ("review", "batch"): "6",
     ("run", "batch"): "[ 6",
 }
-"""Where the user is, and where the key of the step works -> the keys that lead there."""
+"""The user's place, and the place where the key of the step works -> the keys that lead there."""
 
 
 class TourPanel(RowList):
