@@ -79,25 +79,27 @@ class NoLaunch(Exception):
         self.message = message
 
 
-def command_line(launch: Launch, here: str, *, programs: bool = False) -> CommandLine:
+def command_line(launch: Launch, here: str, *, imported: bool = False) -> CommandLine:
     """Split a launch. Raises NoLaunch.
 
-    `here` is the absolute folder in which its text runs. `programs`: a launch whose ranks run another program than Python is returned as a
-    whole command, instead of NoLaunch.
+    `here` is the absolute folder in which its text runs. `imported`: instead of NoLaunch, return what is meant: a whole command where the
+    ranks run another program than Python, and the module of `deepspeed -m`, which the launcher refuses.
     """
     words = [to_plan_text(word) for word in launch.words]
     whole, program = launch.launcher in FRAMEWORKS, ""
     options, rest, module = ({}, [launch.launcher], False) if whole else _options(launch.launcher, words)
     if not rest:
         raise NoLaunch(f"line {launch.line}: the command names no script: {launch.launcher} … SCRIPT ARGUMENTS")
-    refused = launch.launcher == "deepspeed" and "-m" in words[: len(words) - len(rest)]
+    refused = launch.launcher == "deepspeed" and not {"-m", "--m"}.isdisjoint(words[: len(words) - len(rest)])
+    if refused and not imported:
+        raise NoLaunch("deepspeed does not know -m")
     python = ""
     if options.pop("no_python", False):
         python = rest[0] if "/" in rest[0] else ""
         try:
             rest, module = _named_by_python(rest, launch.line)
         except NoLaunch:
-            if not programs:
+            if not imported:
                 raise
             whole, program = True, rest[0]
     texts = [name for name, value in launch.env.items() if "\n" in value or COMMAND.search(value)]

@@ -64,7 +64,7 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
     try:
         shell = read_shell(text, beside.context, beside.parse)
         launch = _chosen(shell, beside.launch, _ways_to_read(text, beside.context))
-        line = command_line(launch, beside.context.folder, programs=True)
+        line = command_line(launch, beside.context.folder, imported=True)
     except (Unparsed, ShellLimit) as problem:
         raise ConfigError(problem.message, problem.line or None) from None
     except NoLaunch as problem:
