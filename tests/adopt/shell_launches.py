@@ -44,7 +44,7 @@ def parse_inner(text: str) -> Node | None:
         return None
 
 
-def read(text: str, folder: str = "/work", script: str = "run.sh") -> ShellText:
+def read(text: str, folder: str = "/project", script: str = "run.sh") -> ShellText:
     around = ShellContext(folder, script, parse=parse_inner, is_folder=os.path.isdir, moment=lambda form: "2026" if form else "")
     return read_shell(text, around, parse)
 

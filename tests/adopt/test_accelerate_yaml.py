@@ -134,7 +134,7 @@ def test_ranks_get_the_ulysses_settings_that_accelerate_launch_gives(accelerate:
 
 def test_ulysses_options_become_the_yamls_section() -> None:
     line = "accelerate launch --use_deepspeed --use_parallelism_config --parallelism_config_sp_size 8 --zero_stage 3 train.py"
-    beside = FilesBeside(lambda _name: None, lambda _name: None, ShellContext("/work", parse=parse_inner), parse)
+    beside = FilesBeside(lambda _name: None, lambda _name: None, ShellContext("/project", parse=parse_inner), parse)
     found = imported("command", line, "pasted", (), beside)
     assert load(found.text).accelerate["parallelism_config"] == {"parallelism_config_sp_size": 8}
     assert any("refuses it on the command line" in note for note in found.notes)

@@ -28,7 +28,7 @@ FILES = {
 
 
 def import_text(text: str, files: dict[str, str] = FILES) -> Imported:
-    around = ShellContext("/work", parse=parse_inner)
+    around = ShellContext("/project", parse=parse_inner)
     return imported("command", text, "pasted", (), FilesBeside(files.get, lambda _name: None, around, parse))
 
 

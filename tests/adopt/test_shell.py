@@ -194,7 +194,7 @@ def test_cells_of_a_notebook_are_their_shell_commands(text: str) -> None:
     shell = read(text)
     words = [" ".join((one.launcher, *map(to_plan_text, one.words))) for one in shell.launches]
     assert words == ["deepspeed --num_gpus=2 t.py --out ${out}", *(f"torchrun --nproc_per_node ${{n}} t.py {i}" for i in (1, 2))]
-    assert dict(shell.launches[0].env) == {"X_A": "a b", "X_B": "2"} and dict(shell.launches[0].written) == {"/work/ds.json": "{}\n"}
+    assert dict(shell.launches[0].env) == {"X_A": "a b", "X_B": "2"} and dict(shell.launches[0].written) == {"/project/ds.json": "{}\n"}
 
 
 @pytest.mark.parametrize(

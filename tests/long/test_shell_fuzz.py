@@ -108,7 +108,7 @@ def test_ten_thousand_texts_are_read_and_nothing_is_run() -> None:
         text = random_text(random_)
         begun = time.perf_counter()
         try:
-            shell = read_shell(text, ShellContext("/work", "x.sh", parse=parse_inner), parse)
+            shell = read_shell(text, ShellContext("/project", "x.sh", parse=parse_inner), parse)
             outcomes["launches" if shell.launches else "none"] += 1
         except (Unparsed, ShellLimit) as problem:
             outcomes[type(problem).__name__] += 1

@@ -32,7 +32,7 @@ class LogActions(Vertical):
 
     def draw(self) -> None:
         """Draw what depends on the choice of lines."""
-        raise NotImplementedError
+        raise NotImplementedError  # JobView draws; Textual's metaclass leaves no room for an abstract class
 
     def choose(self, **changes: Any) -> None:
         """Show other lines of the log: see Filter."""
