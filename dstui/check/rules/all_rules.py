@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from dstui.check.rule import RULES
 from dstui.check.rules import plan_rules, queue
-from dstui.check.rules.machine import health, placement, variables
+from dstui.check.rules.machine import health, packages, placement, variables
 
-__all__ = ["RULES", "health", "placement", "plan_rules", "queue", "variables"]
+__all__ = ["RULES", "health", "packages", "placement", "plan_rules", "queue", "variables"]

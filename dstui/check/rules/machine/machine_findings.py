@@ -8,6 +8,7 @@ from dataclasses import replace
 from dstui.check.rule import RULES
 from dstui.check.rules.machine import (
     health,  # noqa: F401 - importing them registers their rules
+    packages,  # noqa: F401
     placement,  # noqa: F401
     variables,  # noqa: F401
 )
