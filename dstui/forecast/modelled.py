@@ -64,8 +64,8 @@ def models_of(
         if mine is None:
             continue
         model, options = plan.focused_on(name).model, {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
-        if model and model.activation_checkpointing is None and not name:
-            model = replace(model, **recomputation(options))
+        if model and model.activation_checkpointing is None and not name and (given := recomputation(options)):
+            model = replace(model, **given)
         kind = plan.job.integration
         filled = fill_auto(config, kind, plan.accelerate, options)
         setup, notes = setup_of(

@@ -132,6 +132,11 @@ class Setup(NamedTuple):
         return self.tensor_parallel * self.pipeline
 
     @property
+    def different(self) -> int:
+        """The number of ranks that process different tokens."""
+        return max(self.ranks // (self.split * self.sequence_parallel), 1) * self.sequence_parallel
+
+    @property
     def weight_bytes(self) -> int:
         """The bytes of one trained weight in the type in which the model computes."""
         return 4 if self.precision in ("fp32", "autocast") else 2
@@ -309,8 +314,9 @@ def add_optimizer(config: Mapping[str, Any], integration: str, options: Mapping[
     """
     default = "adamw_torch_fused" if integration == "trainer" and not is_before(FUSED_BY_DEFAULT, torch) else ""
     kind = TRAINERS_OPTIMIZERS.get(options.get("optim", default))
-    offloaded = Context(config, release(), integration, 1).offload("optimizer") != "none"
-    if integration == "deepspeed" or kind is None or "optimizer" in config or (offloaded and "torch" in kind):
+    if integration == "deepspeed" or kind is None or "optimizer" in config:
+        return config
+    if "torch" in kind and Context(config, release(), integration, 1).offload("optimizer") != "none":
         return config
     return {**config, "optimizer": {"type": kind}}
 
