@@ -223,6 +223,32 @@ def test_another_interpreter_is_not_judged_by_this_ones_torch() -> None:
     assert found(machine, "MC014")
 
 
+@pytest.mark.parametrize(
+    ("integration", "transformers", "accelerate", "words"),
+    [
+        ("trainer", "5.23.0", None, "'accelerate>=1.1.0'"),
+        ("trainer", "5.0.0", "1.0.9", "'accelerate>=1.1.0'"),
+        ("trainer", "5.0.0", "1.1.0", None),
+        ("trainer", "4.45.2", "0.25.0", "'accelerate>=0.26.0'"),
+        ("trainer", "4.44.2", "0.25.0", None),
+        ("trainer", "4.29.2", "0.10.0", None),
+        ("trainer", "nightly", "0.10.0", None),
+        ("accelerate", "5.23.0", None, "'accelerate'"),
+        ("accelerate", "5.23.0", "0.10.0", None),
+        ("deepspeed", "5.23.0", None, None),
+    ],
+)
+def test_accelerate_must_be_there_for_the_trainer(integration: str, transformers: str, accelerate: str | None, words: str | None) -> None:
+    software = Software(python_path="~/env/bin/python", deepspeed="0.19.8", transformers=transformers, accelerate=accelerate)
+    machine = replace(system("dgx-h100"), software=software)
+    findings = found(machine, "MC022", integration=integration)
+    assert [(finding.fix, finding.level) for finding in findings] == [(f"~/env/bin/python -m pip install {words}", "error")] * bool(words)
+    if words:
+        assert one(machine, "MC022", integration=integration, environment={"PYTHONPATH": "/site"}).level == "warning"
+        assert found(replace(machine, software=replace(software, deepspeed=None)), "MC022", integration=integration) == [], "it only plans"
+        assert found(machine, "MC022", integration=integration, other_python=True) == []
+
+
 def test_several_gpus_under_wsl_are_a_warning() -> None:
     assert one(system("rtx5090-2", wsl=True), "MC015").level == "warning"
     assert found(system("l40s-vm", wsl=True), "MC015") == []

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from dstui.check.rule import rules_of
 from dstui.check.rules import plan_rules
-from dstui.check.rules.machine import health, placement, variables
+from dstui.check.rules.machine import machine_findings
 
-RULES = rules_of(*plan_rules.MODULES, health, placement, variables)
+RULES = rules_of(*plan_rules.MODULES, *machine_findings.MODULES)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dstui.check.rule import rules_of
-from dstui.check.rules.machine import health, placement, variables
+from dstui.check.rules.machine import health, packages, placement, variables
 from dstui.check.rules.machine.machine_finding import MachineFinding, MachineRule
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.snapshot import Machine
 
-RULES = [rule for rule in rules_of(health, placement, variables).values() if isinstance(rule, MachineRule)]
+MODULES = (health, packages, placement, variables)
+RULES = [rule for rule in rules_of(*MODULES).values() if isinstance(rule, MachineRule)]
 MARKS = {"error": "✗", "warning": "▲", "info": "·"}
 
 
