@@ -15,6 +15,7 @@ from dstui.forecast.model import Counts, adapted_elements
 from dstui.forecast.modelled import Facts, Modelled, models_of
 from dstui.forecast.need import Need, Verdict, gpu_need, host_need, scaled
 from dstui.forecast.own_arguments import built_configuration
+from dstui.forecast.pipeline import ends
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import SHORT, Setup, configurations
 from dstui.forecast.speed import SLOWER, Speed, ranged, speed, traffic, work
@@ -45,7 +46,7 @@ class Forecast:
     unknown: tuple[str, ...] = ()
     """Assumptions, as sentences."""
     corrected: str = ""
-    """How earlier runs of this model on this machine corrected the figures; empty if there are none."""
+    """The correction by earlier runs of this model on this machine; empty if there are none."""
     problem: str = ""
     """The reason why there is no forecast; empty if there is one."""
 
@@ -198,7 +199,8 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         shape = one.facts.shape
         assert n is not None and shape is not None
         a = batch_of(one, n)
-        rows.append(needs(one.setup, n, states(one.setup, n), a))
+        stages = [needs(one.setup, mine, states(one.setup, mine), held) for mine, held in ends(one.setup, shape, n, a)]
+        rows.append(max(stages, key=lambda stage: stage.gpu.peak))
         params, trained = params + n.params, trained + n.trained * one.setup.training
         unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0, SPLIT if one.setup.split > 1 else 1.0)
         quantized = bool((one.model and one.model.quantization) or one.facts.stored)
