@@ -44,13 +44,13 @@ class Activations:
     """Bytes on one rank. The peak of the backward pass is `kept` plus the larger of `work` and `loss`."""
 
     kept: float
-    """What the forward pass keeps: with checkpointing the input of every layer, else all that its backward pass needs."""
+    """Bytes that the forward pass keeps: with checkpointing the input of every layer, else all that its backward pass needs."""
     work: float
-    """What the backward pass of one layer needs in addition, including its recomputation."""
+    """Bytes that the backward pass of one layer needs in addition, including its recomputation."""
     loss: float
-    """What the logits and the loss need at once."""
+    """Bytes that the logits and the loss need at once."""
     host: float = 0.0
-    """What is stored in RAM in the meantime."""
+    """Bytes that are stored in RAM in the meantime."""
 
     @property
     def peak(self) -> float:

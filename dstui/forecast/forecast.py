@@ -46,7 +46,7 @@ class Forecast:
     unknown: tuple[str, ...] = ()
     """Assumptions, as sentences."""
     corrected: str = ""
-    """How earlier runs of this model on this machine corrected the figures; empty if there are none."""
+    """The correction by earlier runs of this model on this machine; empty if there are none."""
     problem: str = ""
     """The reason why there is no forecast; empty if there is one."""
 
