@@ -28,6 +28,8 @@ SWIFT_LOSS_BYTES = 18.0
 samples (tests/long/blind_rows_2.csv) took 17 to 19, those of its first releases 22."""
 PREFERENCE_LOSS_BYTES = 9.5
 """The same for losses of preferences (DPO), which take the log-probabilities in 16 bits: measured with TRL's selective_log_softmax."""
+MEGATRON_LOSS_BYTES = 10.0
+"""The same in Megatron: logits in 16 bits, in 32 bits, and less their maximum, which becomes the softmax (mpu/cross_entropy.py)."""
 NEW_LOSS, FUSED_EXPERTS = (4, 49), (5,)
 """Releases of transformers from which the loss does not copy the logits, and the experts of a layer are one tensor."""
 
@@ -82,6 +84,10 @@ class Setup(NamedTuple):
     tensor_parallel: int = 1
     split_logits: bool = False
     """Whether each rank of tensor parallelism computes its own rows of the vocabulary, as Megatron does (AutoTP gathers the logits)."""
+    megatron: bool = False
+    """Whether Megatron's layers run: fused kernels, dropout, and norms that every rank of tensor parallelism computes in full."""
+    norms_split: bool = False
+    """Whether those ranks also split the norms and dropouts, by tokens (--sequence-parallel)."""
     pipeline: int = 1
     """Ranks over which Megatron splits the layers: each holds some, and works on as many micro-batches at once."""
     sequence_parallel: int = 1
@@ -124,6 +130,11 @@ class Setup(NamedTuple):
     def split(self) -> int:
         """The number of ranks that hold one copy of the model, by tensors and by layers."""
         return self.tensor_parallel * self.pipeline
+
+    @property
+    def different(self) -> int:
+        """The number of ranks that process different tokens."""
+        return max(self.ranks // (self.split * self.sequence_parallel), 1) * self.sequence_parallel
 
     @property
     def weight_bytes(self) -> int:
@@ -237,7 +248,10 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
 
 SEQUENCE, SHORT = 2048, 512
 """The tokens of a sample if the Plan does not say: assumed for the estimate, and for the lower end of its range."""
-PIPELINE = "a pipeline of {} stages: each is assumed to hold an equal part of the model, the first the activations of as many micro-batches"
+PIPELINE = (
+    "a pipeline of {} stages, with as many layers each: the figures are those of the fuller end, the first with the embedding and the "
+    "activations of as many micro-batches, or the last with the head and the loss"
+)
 UNSAID = {
     "sequence_length": f"model.sequence_length is not given: {SEQUENCE} tokens are assumed, and at least {SHORT} for the ranges",
     "activation_checkpointing": (
@@ -300,8 +314,9 @@ def add_optimizer(config: Mapping[str, Any], integration: str, options: Mapping[
     """
     default = "adamw_torch_fused" if integration == "trainer" and not is_before(FUSED_BY_DEFAULT, torch) else ""
     kind = TRAINERS_OPTIMIZERS.get(options.get("optim", default))
-    offloaded = Context(config, release(), integration, 1).offload("optimizer") != "none"
-    if integration == "deepspeed" or kind is None or "optimizer" in config or (offloaded and "torch" in kind):
+    if integration == "deepspeed" or kind is None or "optimizer" in config:
+        return config
+    if "torch" in kind and Context(config, release(), integration, 1).offload("optimizer") != "none":
         return config
     return {**config, "optimizer": {"type": kind}}
 
