@@ -150,7 +150,7 @@ def _catalogue_facts(key: Key) -> list[tuple[str, str]]:
 
     return [
         ("type", key.type),
-        ("default", "" if key.default is None else f"{key.default}: DeepSpeed's default"),
+        ("default", "" if key.default is None else f"{yaml_scalar(key.default)}: DeepSpeed's default"),
         ("because", key.why),
         ("auto", "; ".join(f"{who} fills it from {FILLED[by][key.path]}" for by, who in READERS.items() if key.path in FILLED[by])),
         ("values", ", ".join(map(str, key.choices))),
