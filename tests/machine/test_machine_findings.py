@@ -10,9 +10,8 @@ from typing import Any
 import fakenvml
 import pytest
 
-from dstui.check.rule import RULES
-from dstui.check.rules.machine.machine_finding import MachineFinding, MachineRule
-from dstui.check.rules.machine.machine_findings import check_machine
+from dstui.check.rules.machine.machine_finding import MachineFinding
+from dstui.check.rules.machine.machine_findings import RULES, check_machine
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.binding import deepspeed_binding, even_binding, misplaced_ranks, near_binding, numactl_wrapper, physical_cores
 from dstui.machine.choice import choose
@@ -77,11 +76,10 @@ def one(machine: Machine, code: str, **requirement: Any) -> MachineFinding:
 
 
 def test_every_machine_rule_has_title_source_and_test() -> None:
-    check_machine(system("dgx-h100"))
     mine = Path(__file__).read_text()
-    for code, machine_rule in ((code, known) for code, known in RULES.items() if isinstance(known, MachineRule)):
-        assert machine_rule.title.endswith(".") and machine_rule.source
-        assert f'"{code}"' in mine, f"{code} ({machine_rule.title}) has no test"
+    for rule in RULES:
+        assert rule.title.endswith(".") and rule.source
+        assert f'"{rule.code}"' in mine, f"{rule.code} ({rule.title}) has no test"
 
 
 @pytest.mark.parametrize("name", fakenvml.SYSTEMS)

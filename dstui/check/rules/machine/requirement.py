@@ -33,7 +33,7 @@ class Requirement:
     overlap_comm: bool | None = None
     """None if it is not set."""
     offload: str = "none"
-    """Where the optimizer's state is kept: none, cpu, nvme."""
+    """The place of the optimizer's state: none, cpu, nvme."""
     nvme_path: str | None = None
     super_offload: bool = False
     hpz: int = 1
@@ -47,7 +47,7 @@ class Requirement:
     port: int | None = None
     """The port on which rank 0 will listen, if that is on this machine and was chosen beforehand."""
     integration: str = ""
-    """Who reads the configuration, and is imported for it; "" without a Plan."""
+    """The reader of the configuration, which is imported for it; "" without a Plan."""
     reader_is_seen: bool = True
     """Whether the script is not known to read the configuration in another way."""
     environment: Mapping[str, str] = field(default_factory=dict)
