@@ -91,7 +91,7 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
 
 
 def _die_of(number: int) -> int:
-    """End this process by a signal, as the launcher would: a shell ends its script if a program dies of Ctrl-C, not if it exits with 130."""
+    """End this process by a signal, as the launcher would: a shell ends its script if a program dies of SIGINT, not if it exits."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     return SIGNALLED + number
