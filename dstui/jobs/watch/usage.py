@@ -59,7 +59,7 @@ class Usage:
     temperature: float | None = None
     """Degrees Celsius."""
     throttle: tuple[str, ...] = ()
-    """Why the GPU's clocks are lowered now."""
+    """Reasons for which the GPU's clocks are lowered now."""
 
     def __str__(self) -> str:
         return usage_text(self.kind, self.load, self.memory, self.power) if not self.why else f"{self.kind} unknown"
@@ -68,7 +68,7 @@ class Usage:
 def usage_text(kind: str, load: float | None, memory: float | None, power: float | None) -> str:
     """Format `GPU 97 %  71.2 GB  612 W` without unknown values."""
     facts = [f"{kind} {load:.0f} %" if load is not None else kind]
-    facts += [f"{memory / GIB:.1f} GB" if memory >= GIB / 10 else f"{memory / MIB:.0f} MB"] if memory is not None else []
+    facts += [f"{memory / GIB:.1f} GB" if memory >= 1000 * MIB else f"{memory / MIB:.0f} MB"] if memory is not None else []
     facts += [f"{power:.0f} W" if power < 10_000 else f"{power / 1000:.1f} kW"] if power is not None else []
     return "  ".join(facts)
 
@@ -117,7 +117,7 @@ class Sampler:
         self.latest: Mapping[int, Usage] = {}
         """By rank, for the ranks that run here."""
         self.note = ""
-        """What is not sampled, and why, in a few words."""
+        """Values that are not sampled, and why, in a few words."""
         self._folder, self._every, self._tell = folder, every, tell
         launch = folder.read_launch()
         self._env: Mapping[str, str] = launch.env if launch else {}
