@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import subprocess
-import sys
 import time
 import zipfile
 import zlib
