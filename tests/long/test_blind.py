@@ -73,6 +73,13 @@ What probably decides the worst rows of rounds 1 to 5, beside the settings that 
 | InternEvo on 512 and 1024 GPUs | speed +15, +45 % | no DeepSpeed; what it loses grows with the ranks, as latency does |
 | GPT-2 on a TITAN RTX, LLaMA-7B on A800 | speed +94 to +150 % | the CPUs' optimizer: the range begins at a fifth of its usual speed |
 
+Round 7 has jobs as dstui's users start them: ms-swift's scripts of 2023 and 2024 with ZeRO-2 and ZeRO-3, LoRA, QLoRA and everything trained,
+and accelerate with TRL. The rule, written before any of its rows was compared with a forecast: every script or page that was found and not used before, that
+names DeepSpeed, and says model, GPUs, stage, micro-batch, length, precision, what is trained, and the memory of a GPU or the speed of samples of a known
+length. Left out are those whose text contradicts itself (a full and a LoRA run in one, more weights than the GPUs' memory that it names), whose model's
+sizes are not known for sure, and that name no stage. Lengths are the longest that the scripts allow, as a Plan would say it, while the samples may
+be shorter (`note`). Gigabytes are taken for GiB. sha256 of the file: bc310c2855e6d56d012300741b5be6fcb1e0961bb8a3e5505fd037e425f811ad.
+
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
 second round, packed samples only attend to themselves, LOMO's optimizer may not be the one assumed, and a step of
@@ -99,7 +106,7 @@ from dstui.forecast.rates import Rates, rates_of
 Row = dict[str, str]
 ROUNDS: Mapping[str, Sequence[Row]] = {
     name: list(csv.DictReader((Path(__file__).parent / f"{name}.csv").open()))
-    for name in ("blind_rows", "blind_rows_2", "blind_rows_3", "blind_rows_4", "blind_rows_5", "blind_rows_6")
+    for name in ("blind_rows", "blind_rows_2", "blind_rows_3", "blind_rows_4", "blind_rows_5", "blind_rows_6", "blind_rows_7")
 }
 OUTSIDE = int(CUDA_CONTEXT)
 """Memory of a process outside of torch's allocator."""

@@ -70,7 +70,14 @@ def facts_of(name: str) -> ModelFacts:
     return facts_of_config({**config, "num_attention_heads": heads, "num_key_value_heads": keys, "tie_word_embeddings": kind == "tied"})
 
 
-ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on queries and values": ("q_proj", "v_proj")}
+ADAPTED = {
+    "on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "on queries and values": ("q_proj", "v_proj"),
+    "on q, k and v": ("q_proj", "k_proj", "v_proj"),
+    "on query_key_value": ("query_key_value",),
+    "on c_attn and c_proj": ("c_attn", "c_proj"),
+    "on c_attn": ("c_attn",),
+}
 """The layers with LoRA, as the note of a row names them; else all linear layers."""
 
 

@@ -90,7 +90,8 @@ def test_found_plan_is_as_fast_as_the_best_in_a_third_of_the_time(name: str, tmp
     whole = sum(one.seconds for one in every)
     for one in [*found["candidates"]]:
         print(f"  {one['state']:13} {one['samples_per_second'] or 0:8.1f}  {one['label']}")
-    print(f"{name}: {len(found['candidates'])} of {len(every)} candidates, {took:.0f} of {whole:.0f} s; ", end="")
+    print(f"{name}: {len(found['candidates'])} of {len(every)} candidates, {took:.0f} of {whole:.0f} s", end="")
+    print(f", {sum(one['seconds'] for one in found['candidates']):.0f} of them in jobs; ", end="")
     print(f"{mine.rate:.1f} of {best.rate:.1f} samples/s, spread {best.spread:.0%}: {mine.label} | {best.label}")
     assert mine.rate and best.rate and best.spread is not None and mine.spread is not None
     assert mine.rate >= best.rate * (1 - 2 * max(best.spread, mine.spread, 0.05))
