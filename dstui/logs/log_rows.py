@@ -29,6 +29,8 @@ KEPT, KEPT_LINES = 2 << 20, 40_000
 """Bytes of logs whose rows are cached, and lines in them; two blocks in any case. A line takes 200 bytes."""
 KEPT_MATCHES = 20_000
 """Cached rows of a log in which few lines pass the filter: a screen of them comes from many blocks."""
+EMPTY = 10
+"""Rows that take as much memory as a cached block without any."""
 WORKED = 64 * 1024
 """Bytes of logs in a block whose lines are folded or filtered: that is done for whole blocks, and must not be felt."""
 MEMORY = 64 << 20
@@ -361,7 +363,7 @@ class LogRows:
 
     def _may_keep(self) -> bool:
         if self._narrow:
-            return sum(len(kept.rows) for kept in self._kept.values()) <= KEPT_MATCHES
+            return sum(EMPTY + len(kept.rows) for kept in self._kept.values()) <= KEPT_MATCHES
         return len(self._kept) <= KEPT // self._size and sum(kept.rows.lines for kept in self._kept.values()) <= KEPT_LINES
 
     def _show(self, block: LogBlock) -> BlockRows:
