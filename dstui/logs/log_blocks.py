@@ -46,6 +46,8 @@ class LogBlock:
     def __init__(self, *, dedup: bool) -> None:
         self.dedup = dedup
         self.first = self.rows = self.lines = self.bytes = self.hidden = 0
+        self.since = nan
+        """The time of the first line that has one; NaN where none has."""
         self._times = array("d")
         self._counts = array("I")
         self._logs = array("H")
@@ -54,7 +56,10 @@ class LogBlock:
 
     def add(self, chunk: Slice) -> None:
         """Add the next slice."""
-        self._times.append(chunk.time if chunk.known else nan)
+        moment = chunk.time if chunk.known else nan
+        self._times.append(moment)
+        if isnan(self.since) and isfinite(moment):
+            self.since = moment
         self._counts.append(len(chunk.parts))
         for log, start, end in chunk.parts:
             self._logs.append(log)
@@ -66,11 +71,6 @@ class LogBlock:
     def memory(self) -> int:
         """The bytes of memory that the block takes."""
         return 300 + 12 * len(self._times) + 14 * len(self._logs)
-
-    @property
-    def since(self) -> float:
-        """The time of the first line that has one; NaN where none has."""
-        return next((t for t in self._times if isfinite(t)), nan)
 
     def chunks(self) -> Iterator[tuple[float, list[Part]]]:
         """Yield times and parts in the order in which they were added."""

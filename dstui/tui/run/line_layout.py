@@ -138,9 +138,18 @@ class Wrapping:
     def _rows_of(self, number: int) -> int:
         return max(-(-cell_len(self._view.lines.line(number).text) // max(self.room - self.margin, 1)), 1)
 
-    def part(self, whole: Strip, part: int, blank: Strip) -> tuple[Strip, int]:
-        """Return one row of a line, and how many of its cells precede it; continuation rows are indented under the text."""
-        margin = min(self.margin, self.room - 1)
-        room = self.room - margin
-        head = whole.crop(0, margin) if part == 0 else blank.crop(0, margin)
-        return Strip.join([head, whole.crop(margin + part * room, margin + (part + 1) * room)]), part * room
+    @property
+    def _text_room(self) -> int:
+        """Return the cells of a row for text: the prefix of the line is before it, or as much space."""
+        return self.room - min(self.margin, self.room - 1)
+
+    def before(self, y: int) -> int:
+        """Return how many cells of its line's text precede a row."""
+        return self.rows()[y][1] * self._text_room
+
+    def part(self, whole: Strip, y: int, blank: Strip) -> Strip:
+        """Return the part of a line in a row; continuation rows are indented under the text."""
+        before, room = self.before(y), self._text_room
+        margin = self.room - room
+        head = whole.crop(0, margin) if before == 0 else blank.crop(0, margin)
+        return Strip.join([head, whole.crop(margin + before, margin + before + room)])

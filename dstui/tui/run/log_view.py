@@ -182,25 +182,31 @@ class LogView(RowList):
 
     # Painting
 
-    def render_line(self, y: int) -> Strip:
+    def offset_of(self, y: int) -> tuple[int, int] | None:
+        """Return how many cells of its line precede a visible row, and which line that is; None below the last one."""
+        number = self.wrapping.line_at(y)
+        if number >= self.lines.end:
+            return None
+        before = self.wrapping.before(y) if self.wrapping.on else self.scroll_offset.x
+        return before, number - self.lines.first
+
+    def painted_line(self, y: int) -> Strip:
         """Return one visible line."""
         width, blank = self.size.width, Strip.blank(self.size.width, self.style_named(""))
-        number, part, before = self.wrapping.line_at(y), 0, self.scroll_offset.x
+        number, before = self.wrapping.line_at(y), self.scroll_offset.x
         if number >= self.lines.end:
             return blank
         strip, row = Strip(self._line_segments(self.lines.line(number))), number - self.lines.first
         self._width = max(self._width, strip.cell_length)
         if self.wrapping.on:
-            part = self.wrapping.rows()[y][1]
-            strip, before = self.wrapping.part(self._selected(strip, row), part, blank)
-            strip = strip.adjust_cell_length(width, self.style_named(""))
+            strip = self.wrapping.part(self._selected(strip, row), y, blank).adjust_cell_length(width, self.style_named(""))
         else:
             goes_on = strip.cell_length > before + self.wrapping.room
             strip = self._selected(strip.crop_extend(before, before + width, self.style_named("")), row)
             strip = self._marked(strip) if goes_on else strip
         if number == self.at:
             strip = strip.apply_style(Style(bgcolor=self.style_named("cursor").bgcolor))
-        return strip.apply_offsets(before, row)
+        return strip
 
     def _marked(self, strip: Strip) -> Strip:
         """Return a line with a mark in its last visible cell: the rest is at its right."""

@@ -36,7 +36,13 @@ class Service(Protocol):
         """Stop. Does not wait for anything that may never answer."""
 
 
-OF_CHECKS = ("dstui.tui.session.file_lookups", "dstui.assess", "dstui.check.rules.all_rules", "dstui.render.jsontext", "dstui.render.launch")
+OF_CHECKS = (
+    "dstui.tui.session.file_lookups",
+    "dstui.assess",
+    "dstui.check.rules.all_rules",
+    "dstui.render.jsontext",
+    "dstui.render.launch",
+)
 """Modules of a check of a Plan with a Machine."""
 
 
