@@ -39,6 +39,12 @@ class EmptyLog:
         """Raise IndexError: there are no lines."""
         raise IndexError(number)
 
+    def is_made(self, _number: int) -> bool:
+        """Return True: there is nothing to make."""
+        return True
+
+    is_settled = is_made
+
 
 class LogBlock:
     """A stretch of the log: which bytes of which logs, in what order, and how many rows that makes."""
@@ -122,3 +128,11 @@ class BlockRows:
         rows.raw, rows.time = [rows.raw[n] for n in self.picked], [rows.time[n] for n in self.picked]
         rows.log, rows.log_mask = [rows.log[n] for n in self.picked], [rows.log_mask[n] for n in self.picked]
         self.picked = list(range(len(rows)))
+
+
+def bits(number: int) -> Iterator[int]:
+    """Yield the set bits from the highest."""
+    while number:
+        highest = number.bit_length() - 1
+        yield highest
+        number ^= 1 << highest

@@ -19,7 +19,7 @@ from dstui.logs.decode import LONGEST, decode, is_unadorned, strip_colours
 from dstui.logs.dedup import Batch
 from dstui.logs.levels import ALL, may_have_level, ranged
 from dstui.logs.line_query import Texts
-from dstui.logs.log_blocks import BlockRows, LogBlock, LogLine
+from dstui.logs.log_blocks import BlockRows, LogBlock, LogLine, bits
 from dstui.logs.log_file import LogFile
 from dstui.logs.timeline import Part, Slice, Timeline, cut
 
@@ -272,6 +272,15 @@ class LogRows:
             colour_runs(raw) if b"\x1b" in raw else (),
         )
 
+    def is_made(self, number: int) -> bool:
+        """Return whether a row can be read at once; else the rows of its block must be made."""
+        block = self._oldest + self._index(number)
+        return block in self._kept or (self._open is not None and block == self.blocks[-1])
+
+    def is_settled(self, number: int) -> bool:
+        """Return whether a row stays as it is: it is not in the block that grows, nor a line that does."""
+        return number < (self._blocks[-1].first if self._growing else self._settled)
+
     def ranks_of(self, number: int) -> list[int]:
         """Return the ranks that wrote the line of a row."""
         if number >= self._settled:
@@ -280,7 +289,7 @@ class LogRows:
             shown, at = self._find(number)
         except IndexError:
             return []
-        ranks = (self._source_rank(log) for log in _bits(shown.rows.log_mask[at]))
+        ranks = (self._source_rank(log) for log in bits(shown.rows.log_mask[at]))
         return sorted(rank for rank in ranks if rank is not None)
 
     def members(self, number: int) -> list[LogLine]:
@@ -336,9 +345,12 @@ class LogRows:
         return next((block.since for block in self._blocks if isfinite(block.since)), nan)
 
     def _find(self, number: int) -> tuple[BlockRows, int]:
-        index = bisect_right(self._blocks, number, key=lambda block: block.first) - 1
+        index = self._index(number)
         shown = self._shown(self._oldest + index)
         return shown, shown.picked[number - self._blocks[index].first]
+
+    def _index(self, number: int) -> int:
+        return bisect_right(self._blocks, number, key=lambda block: block.first) - 1
 
     def _source_rank(self, log: int) -> int | None:
         return self.timeline.sources[log].rank
@@ -385,11 +397,3 @@ def _short(lines: list[bytes]) -> list[bytes]:
     if max(map(len, lines), default=0) <= LONGEST:
         return lines
     return [line if len(line) <= LONGEST else decode(line).encode() for line in lines]
-
-
-def _bits(number: int) -> Iterator[int]:
-    """Yield the set bits from the highest."""
-    while number:
-        highest = number.bit_length() - 1
-        yield highest
-        number ^= 1 << highest
