@@ -46,7 +46,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the model's states are distributed. `gpu`: bytes per parameter on each of n GPUs; `host`: bytes per parameter in host RAM."""
+    """A distribution of the model's states. `gpu`: bytes per parameter on each of n GPUs; `host`: bytes per parameter in host RAM."""
 
     name: str
     zero: tuple[str, ...]

@@ -30,7 +30,7 @@ def config_in_options(options: Mapping[str, str], script: str) -> tuple[dict[str
     """Return the content of the `config.json` that the options describe, and notes; {} if they describe none."""
     if options.get("model_type") in BUILT and not {"model_name_or_path", "config_name"} & options.keys():
         return _overridden(options)
-    if not all(_whole(options, name) for name in SIZES) or NO_DECODER.search(script.rpartition("/")[2].lower()):
+    if not is_megatron(options) or NO_DECODER.search(script.rpartition("/")[2].lower()):
         return {}, []
     return _megatron(options)
 
@@ -39,6 +39,11 @@ def parallel_sizes(options: Mapping[str, str]) -> tuple[int, int]:
     """Return over how many ranks Megatron splits the tensors and the layers."""
     tensors = _whole(options, "tensor_model_parallel_size") or _whole(options, "model_parallel_size")
     return tensors or 1, _whole(options, "pipeline_model_parallel_size") or _whole(options, "pipe_parallel_size") or 1
+
+
+def is_megatron(options: Mapping[str, str]) -> bool:
+    """Return whether the options give the model's sizes as Megatron's do."""
+    return all(_whole(options, name) for name in SIZES)
 
 
 def is_on(options: Mapping[str, str], name: str) -> bool:

@@ -13,6 +13,7 @@ from dstui.plan.finding import Finding, sort_findings
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
+    from dstui.check.context import Context
     from dstui.machine.slurm_offers import SlurmOffers
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
@@ -62,12 +63,26 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
     machine = target.hosts_machine if machine is not None else None  # a machine that only starts the ranks says nothing about them
     found: list[Finding] = []
     for number, (name, config) in enumerate(plan.configurations.items()):
-        root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None
-        trained = plan.trains(name)
-        architecture = (models or {}).get(name)
-        lines = env_file_lines(target) if whole is not None else ()
-        around = (script, architecture, trained, pool, installed, lines, slurm)
-        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, *around))
+        whole = plan if number == 0 else None  # rules about the Plan as a whole run once
+        found += _evaluated(
+            Context(
+                config,
+                known,
+                reader,
+                ranks,
+                machine,
+                whole,
+                root=f"models.{name}.deepspeed." if name else "deepspeed.",
+                lines=plan.line_of,
+                script=script,
+                model=(models or {}).get(name),
+                trained=plan.trains(name),
+                pool=pool,
+                installed=installed,
+                env_lines=env_file_lines(target) if whole is not None else (),
+                slurm=slurm,
+            )
+        )
     found += _no_command(target, found)
     if plan.accelerate and reader == "accelerate":
         from dstui.check.accelerate import check_section
@@ -107,7 +122,7 @@ def check_config(  # noqa: PLR0913 - all but the first are named
     from dstui.plan.catalogue import release
 
     known = release(deepspeed_version)
-    context = Context(config, known, integration, world_size, machine, None, "", lines, installed=deepspeed_version)
+    context = Context(config, known, integration, world_size, machine, lines=lines, installed=deepspeed_version)
     return sort_findings(list(_evaluated(context)))
 
 
@@ -128,9 +143,9 @@ def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:
             yield Finding("PL050", "error", error.path, error.message, "no command can be made of it", "launch", plan.line_of(error.path))
 
 
-def _evaluated(context: Any) -> Iterator[Finding]:
-    if context.machine is None and context.slurm is None:
-        from dstui.check.rules.plan_rules import RULES  # importing the others takes 5 % of `dstui check`, and they would find nothing
+def _evaluated(context: Context) -> Iterator[Finding]:
+    if context.machine is None:
+        from dstui.check.rules.plan_rules import RULES  # the others would find nothing
     else:
         from dstui.check.rules.all_rules import RULES
 

@@ -141,8 +141,10 @@ class Context:
 
     def value(self, path: str) -> Any:
         """Return the value that DeepSpeed uses: the converted one, else the default (also if the written one would be refused)."""
+        key = self.release.key(path)
+        if path not in self.flat and (key is None or not key.python_name):  # most keys of most configurations
+            return key.default if key else None
         found = self.fit(path)
-        key = self.key(path)
         return found.value if found.ok else key.default if key else None
 
     def on(self, path: str) -> bool:

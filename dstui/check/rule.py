@@ -1,4 +1,4 @@
-"""Rules: small functions that yield problems, registered with a stable code and the consequence.
+"""Rules: small functions that yield problems, with a stable code and the consequence.
 
 @rule("DS051", "error", when="parse", says="bfloat16 and fp16 modes cannot be simultaneously enabled", source="runtime/config.py:511")
 def both_16_bit_types(c: Context) -> Problems:
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from types import ModuleType
 
 from dstui.base.dataclass import dataclass
 from dstui.base.limits import MOST_LISTED
@@ -80,10 +81,6 @@ def quote_excerpt(says: str) -> str:
     return ("… " if BEGUN.match(says) else "") + says + (" …" if MID_SENTENCE.search(says) else "")
 
 
-RULES: dict[str, Rule] = {}
-"""Every rule by its code, in the order of registration by the modules of `dstui.check.rules`."""
-
-
 def rule(  # noqa: PLR0913 - all but the first are named
     code: str,
     severity: Severity,
@@ -94,25 +91,24 @@ def rule(  # noqa: PLR0913 - all but the first are named
     since: str = RELEASES[0],
     until: str = NEWEST,
     readers: tuple[str, ...] = (),
-    book: dict[str, Rule] | None = None,
-) -> Callable[[Evaluate], Evaluate]:
-    """Register a rule. The function's docstring is its title. An error must say `when` the run would fail."""
+) -> Callable[[Evaluate], Rule]:
+    """Make a rule of a function, whose docstring is the title. An error must say `when` the run would fail."""
 
-    def registered(evaluate: Evaluate) -> Evaluate:
-        register(Rule(code, severity, title_of(evaluate), evaluate, when, says, source, since, until, readers), book)
-        return evaluate
+    def made(evaluate: Evaluate) -> Rule:
+        return Rule(code, severity, title_of(evaluate), evaluate, when, says, source, since, until, readers)
 
-    return registered
-
-
-def register(found: Rule, book: dict[str, Rule] | None = None) -> None:
-    """Add a rule to the registry, or to a `book` of its own. Raises ValueError if its code is taken."""
-    rules = RULES if book is None else book
-    if found.code in rules:
-        raise ValueError(f"the code {found.code} is taken by {rules[found.code].title!r}")
-    rules[found.code] = found
+    return made
 
 
 def title_of(function: Callable[..., object]) -> str:
     """Return the first line of a rule's docstring."""
     return (function.__doc__ or "").strip().splitlines()[0]
+
+
+def rules_of(*modules: ModuleType) -> dict[str, Rule]:
+    """Return the rules of some modules by code, in the order of their definition. Raises ValueError if two have one code."""
+    found: dict[str, Rule] = {}
+    for one in (value for module in modules for value in vars(module).values() if isinstance(value, Rule)):
+        if found.setdefault(one.code, one) is not one:
+            raise ValueError(f"the code {one.code} is taken by {found[one.code].title!r}")
+    return found

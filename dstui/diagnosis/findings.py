@@ -45,7 +45,7 @@ class Hit:
     raised: Raised | None = None
     """The exception, if the line is one."""
     noticed: Place | None = None
-    """Where its first consequence was reported, if that was earlier."""
+    """The place of its first consequence, if that was reported earlier."""
     sure: bool = True
     """Whether no other reason is possible, as far as its signature says."""
 
@@ -95,7 +95,7 @@ class Findings:
     well: frozenset[int] = frozenset()
     """Ranks that exited with 0."""
     well_at: Place | None = None
-    """Where a launcher, or a shell, last reported an exit with 0."""
+    """The last place where a launcher, or a shell, reported an exit with 0."""
     all_well: bool = False
     """Whether the launcher, or a shell, reports that the run exited with 0."""
     killed: tuple[tuple[int, float | None, Place], ...] = ()
@@ -150,7 +150,7 @@ class Findings:
     tracebacks: int = 0
     """The number of tracebacks, except ignored ones."""
     loaded: Place = (-1, 0)
-    """Where an op was last reported as ready."""
+    """The last place where an op was reported as ready."""
     preparing: bool = False
     """Whether the last progress bar of the data set is not at its end."""
     ended: Mapping[int, float] = field(default_factory=dict)

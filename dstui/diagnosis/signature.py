@@ -81,7 +81,7 @@ class Signature:
     id: str
     role: Role
     title: str
-    """What happened, as a sentence for the user who started the run."""
+    """The event, as a sentence for the user who started the run."""
     cause: str = ""
     """Its usual reason."""
     signs: tuple[str | Sign, ...] = ()

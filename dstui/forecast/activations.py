@@ -44,13 +44,13 @@ class Activations:
     """Bytes on one rank. The peak of the backward pass is `kept` plus the larger of `work` and `loss`."""
 
     kept: float
-    """What the forward pass keeps: with checkpointing the input of every layer, else all that its backward pass needs."""
+    """Bytes that the forward pass keeps: with checkpointing the input of every layer, else all that its backward pass needs."""
     work: float
-    """What the backward pass of one layer needs in addition, including its recomputation."""
+    """Bytes that the backward pass of one layer needs in addition, including its recomputation."""
     loss: float
-    """What the logits and the loss need at once."""
+    """Bytes that the logits and the loss need at once."""
     host: float = 0.0
-    """What is stored in RAM in the meantime."""
+    """Bytes that are stored in RAM in the meantime."""
 
     @property
     def peak(self) -> float:
@@ -90,9 +90,12 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     work = max(_bytes_per_token(family[f"work{kind}"], shape, length) * scale + adapted * element, keep)
     if setup.attention == "eager" and "eager" in family:
         matrix = shape.heads * setup.sequence * (2 if wide else 1)
-        keep, work = keep + family["eager"][0] * matrix, work + family["eager"][1] * matrix
+        dropped = DROPOUT_KEEPS * (shape.family in DROPPED)
+        keep, work = keep + (family["eager"][0] + dropped) * matrix, work + (family["eager"][1] + dropped) * matrix
     more = MIXINGS * (shape.streams - 1) * shape.hidden * element
     keep, plain, work = keep + more, plain + more, work + more
+    if is_megatrons(setup, shape):
+        plain, keep, work = _in_megatron(setup, shape, element, split)
     if setup.fused_loss and shape.family in GATED:
         work -= (FUSED_NORMS * shape.hidden + FUSED_MLP * shape.ffn) * element / 2
     loss = _loss(setup, shape, tokens) + LAST_NORM * element * shape.hidden * tokens
@@ -110,6 +113,31 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     return Activations(keep * shape.layers * tokens / split, max(work - keep, 0) * tokens / split, loss)
 
 
+def is_megatrons(setup: Setup, shape: TensorShape) -> bool:
+    """Return whether the layers are Megatron's with dropout and a plain MLP, for which its authors give the bytes."""
+    return setup.megatron and shape.family in MEGATRONS
+
+
+DROPPED = frozenset({"gpt2", "bert", "t5"})
+"""Families whose configurations drop parts of the attention's matrix unless they say otherwise. The measured ones had no dropout there."""
+DROPOUT_KEEPS, DROPOUT_MOVES = 3.0, 5.0
+"""Bytes per element of that matrix: its result and a mask of bytes are kept; each pass reads and writes them (read 2, write 2, mask 1)."""
+MEGATRONS = frozenset({"gpt2", "bloom", "gpt_neox"})
+
+
+def _in_megatron(setup: Setup, shape: TensorShape, element: int, split: int) -> tuple[float, float, float]:
+    """Return the bytes of a layer per token without the attention's matrix, all that it keeps, and what recomputation needs; times `split`.
+
+    Korthikanti et al. (arxiv.org/abs/2205.05198, equations 2 and 4): s b h (10 + 24 / t + 5 a s / (h t)) in 16 bits, and all of it by t if
+    the norms are split too. The backward pass also needs the gradients of one matrix and of the MLP's width.
+    """
+    whole = 1 if setup.norms_split else split
+    half = element / 2
+    matrix = 0.0 if setup.attention.startswith("flash") else shape.heads * setup.sequence * half
+    plain = (10 * shape.hidden * whole + 8 * shape.hidden + 4 * shape.ffn) * half
+    return plain, plain + 5 * matrix, plain + 7 * matrix + 2 * shape.ffn * half
+
+
 def _kept_selectively(shape: TensorShape) -> float:
     """Return the elements per token that a layer keeps under torch's selective checkpointing, with the policy of torchtitan.
 
@@ -122,17 +150,32 @@ def _kept_selectively(shape: TensorShape) -> float:
 
 def moved_in_layers(setup: Setup, shape: TensorShape, again: float) -> float:
     """Return the bytes per token that the small kernels of all layers move; `again`: the share of the forward pass that runs twice."""
+    if is_megatrons(setup, shape):
+        return _moved_in_megatron(setup, shape, again)
     family = _families().get(shape.family) or _families()["llama"]
     length = setup.sequence if setup.attention == "eager" else 0
-    fused = setup.compiled or (setup.fused_loss and shape.family in GATED)
+    fused = setup.compiled or setup.megatron or (setup.fused_loss and shape.family in GATED)
     if fused or "forward" not in family:
         moves = FUSED_MOVES if fused else MOVES
         forward, backward = (_bytes_per_token(family["keep"], shape, length) * part for part in (moves / 3, moves * 2 / 3))
     else:
         forward, backward = (_bytes_per_token(family[way], shape, length) for way in ("forward", "backward"))
     matrix = shape.heads * length
-    forward, backward = (size + more * matrix for size, more in zip((forward, backward), family.get("eager_moves", (0, 0)), strict=True))
+    dropped = DROPOUT_MOVES * (shape.family in DROPPED)
+    moves_of_matrix = family.get("eager_moves", (0, 0))
+    forward, backward = (size + (more + dropped) * matrix for size, more in zip((forward, backward), moves_of_matrix, strict=True))
     return (forward * (1 + again) + backward) * shape.layers * (2 if setup.precision == "fp32" else 1)
+
+
+def _moved_in_megatron(setup: Setup, shape: TensorShape, again: float) -> float:
+    """Return the same for Megatron: fused kernels write and read what a layer keeps, and that of the norms on each of `split` ranks.
+
+    The softmax with its scale and mask is one kernel, dropout another: 9 bytes per element of the matrix forward, 11 backward.
+    """
+    plain, _, _ = _in_megatron(setup, shape, 4 if setup.precision == "fp32" else 2, setup.tensor_parallel)
+    matrix = shape.heads * setup.sequence * (setup.attention == "eager")
+    forward, backward = plain * FUSED_MOVES / 3 + 9 * matrix, plain * FUSED_MOVES * 2 / 3 + 11 * matrix
+    return (forward * (1 + again) + backward) * shape.layers
 
 
 def loss_moves(setup: Setup, shape: TensorShape) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dstui.adopt.script_options import options_of
 from dstui.base.dataclass import dataclass
@@ -13,12 +13,13 @@ from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.memory import ADAPTED, SPLIT, Needs, combine_needs, needs
 from dstui.forecast.model import Counts, adapted_elements
 from dstui.forecast.modelled import Facts, Modelled, models_of
-from dstui.forecast.need import Need, Verdict, gpu_need, host_need, scaled
+from dstui.forecast.need import Need, Verdict, gpu_need, host_need, lower_end, scaled
 from dstui.forecast.own_arguments import built_configuration
+from dstui.forecast.pipeline import ends
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import SHORT, Setup, configurations
-from dstui.forecast.speed import SLOWER, Speed, ranged, speed, traffic, work
-from dstui.forecast.states import states
+from dstui.forecast.speed import SLOWER, Speed, Traffic, Work, ranged, speed, traffic, work
+from dstui.forecast.states import States, states
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.handed_over import named_files
@@ -45,7 +46,7 @@ class Forecast:
     unknown: tuple[str, ...] = ()
     """Assumptions, as sentences."""
     corrected: str = ""
-    """How earlier runs of this model on this machine corrected the figures; empty if there are none."""
+    """The correction by earlier runs of this model on this machine; empty if there are none."""
     problem: str = ""
     """The reason why there is no forecast; empty if there is one."""
 
@@ -129,30 +130,42 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     broken = next((m.facts.problem for m in models if m.facts.problem), "")
     if broken or not models:
         return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(reported))
-    found = with_range(assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown]), models, rates)
-    return with_unsaid(found, models, room, rates)
+    shared: Shared = {}
+    found = assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown], shared)
+    return _with_ranges(found, models, room, rates, shared)
 
 
 def with_range(found: Forecast, models: Sequence[Modelled], rates: Rates) -> Forecast:
-    """Return the forecast with a range for its speed: from runs on this machine, else from the options that the Plan does not decide."""
+    """Return the forecast with a range for its speed."""
+    return replace(found, speed=_speed_in_range(found, models, rates, {}))
+
+
+def _speed_in_range(found: Forecast, models: Sequence[Modelled], rates: Rates, shared: Shared) -> Speed | None:
+    """Return the speed with a range: from runs on this machine, else from the options that the Plan does not decide."""
     if found.speed is None:
-        return found
+        return None
     done, settings = rates.correction, models[0].setup.settings
     spread = done.spread(done.step, settings) if done.step.scale != 1.0 or settings in done.seconds else None
-    ends = speed_ends(models[0], rates) if spread is None and len(models) == 1 else (0.0, 0.0)
-    return replace(found, speed=ranged(found.speed, spread, ends, full=found.gpu.verdict in ("tight", "too big")))
+    ends = speed_ends(models[0], rates, shared) if spread is None and len(models) == 1 else (0.0, 0.0)
+    return ranged(found.speed, spread, ends, full=found.gpu.verdict in ("tight", "too big"))
 
 
-def with_unsaid(found: Forecast, models: Sequence[Modelled], room: Capacity, rates: Rates) -> Forecast:
+def _with_ranges(found: Forecast, models: Sequence[Modelled], room: Capacity, rates: Rates, shared: Shared) -> Forecast:
     """Return the forecast with ranges that begin at the least of what the Plan does not say: recomputation, and shorter samples."""
-    smaller = [replace(one, setup=one.setup._replace(**least_of(one.model))) for one in models]
-    if found.corrected or all(one.setup == other.setup for one, other in zip(models, smaller, strict=True)):
-        return found
-    least = assembled(smaller, room, rates, ())
-    if found.speed and least.speed:
-        low, high = found.speed.range
-        found = replace(found, speed=replace(found.speed, range=(min(low, least.speed.tokens * SLOWER), high)))
-    return replace(found, gpu=found.gpu.begun_at(least.gpu), host=found.host.begun_at(least.host))
+    speed = _speed_in_range(found, models, rates, shared)
+    unsaid = [least_of(one.model) for one in models]
+    if found.corrected or not any(unsaid):
+        return replace(found, speed=speed)
+    smaller = [replace(one, setup=one.setup._replace(**less)) for one, less in zip(models, unsaid, strict=True)]
+    least, setup = _summed(smaller, rates, shared), smaller[0].setup
+    if speed and (slow := _slowest(least.speeds, rates.correction.step.scale)):
+        speed = replace(speed, range=(min(speed.range[0], slow.tokens * SLOWER), speed.range[1]))
+    gpu, host = found.gpu, found.host
+    if not room.on_cpu:
+        gpu = gpu.begun_at(lower_end(least.whole.gpu.peak, setup, least.unsure))
+    if room.on_cpu or any(one.setup.activation_offload for one in smaller):
+        host = host.begun_at(host_need(least.whole, setup, room).range[0])
+    return replace(found, speed=speed, gpu=gpu, host=host)
 
 
 def least_of(model: Model | None) -> dict[str, Any]:
@@ -173,7 +186,7 @@ def with_doubt(rates: Rates, models: Sequence[Modelled]) -> Rates:
     long = any(one.setup.sequence >= LONG for one in models)
     if long and rates.newest_attention > MUCH_FASTER * rates.attention > 0:
         return replace(rates, unknown=(*rates.unknown, NEWER_KERNELS.format(rates.newest_attention / rates.attention)))
-    return replace(rates, newest_attention=0.0)
+    return replace(rates, newest_attention=0.0) if rates.newest_attention else rates
 
 
 LONG, MUCH_FASTER = 16_384, 1.5
@@ -188,28 +201,69 @@ EMPTY = (
 NOT_READ = "{} could not be read here, so ZeRO, precision and batch are unknown: import the launch where the file is"
 
 
-def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:
-    """Return the forecast of models whose setups are known."""
-    first, rows, trained, unsure, wider = models[0], list[Needs](), 0, 1.0, 0.0
-    params = 0
+class Fixed(NamedTuple):
+    """The parts of one model that neither recomputation nor the length of samples changes, and the compute of its micro-batch."""
+
+    counted: Counts
+    states: list[States]
+    traffic: Traffic | None
+    work: Work | None
+
+
+Shared = dict[str, Fixed]
+"""By the model's name, what the estimate and the ends of its range have in common."""
+
+
+class _Sum(NamedTuple):
+    """The needs and speeds of all models of a run."""
+
+    whole: Needs
+    params: int
+    trained: int
+    speeds: list[Speed]
+    unsure: float
+    """The factor by which the range is wider."""
+    wider: float
+    """Bytes of its upper end, for k-bit weights."""
+
+
+def _summed(models: Sequence[Modelled], rates: Rates, shared: Shared) -> _Sum:
+    rows, trained, unsure, wider, params = list[Needs](), 0, 1.0, 0.0, 0
     speeds = list[Speed]()
     for one in models:
-        n = one.counted
-        shape = one.facts.shape
-        assert n is not None and shape is not None
+        setup, shape = one.setup, one.facts.shape
+        assert shape is not None
+        known = shared.get(one.name)
+        n = known.counted if known else one.counted
+        assert n is not None
         a = batch_of(one, n)
-        rows.append(needs(one.setup, n, states(one.setup, n), a))
-        params, trained = params + n.params, trained + n.trained * one.setup.training
-        unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0, SPLIT if one.setup.split > 1 else 1.0)
+        stages = ends(setup, shape, n, a)
+        held = known.states if known else [states(setup, mine) for mine, _ in stages]
+        found = [needs(setup, mine, s, kept) for (mine, kept), s in zip(stages, held, strict=True)]
+        rows.append(found[0] if len(found) == 1 else max(found, key=lambda stage: stage.gpu.peak))
+        params, trained = params + n.params, trained + n.trained * setup.training
+        unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0, SPLIT if setup.split > 1 else 1.0)
         quantized = bool((one.model and one.model.quantization) or one.facts.stored)
-        wider += a.kept * (quantized and one.setup.training and one.setup.weight_bytes == 2)
+        wider += a.kept * (quantized and setup.training and setup.weight_bytes == 2)
+        w = t = None
         if rates.flops:
-            speeds.append(speed_of(one, n, rates))
-    whole = combine_needs(rows)
+            w = work(setup, shape, n, idle_of(one), rates)
+            t = known.traffic if known and not setup.split_experts else traffic(setup, shape, n, rates)
+            assert t is not None
+            speeds.append(speed(setup.different, setup.accumulation, w, t))
+        shared.setdefault(one.name, Fixed(n, held, t, w))
+    return _Sum(combine_needs(rows), params, trained, speeds, unsure, wider)
+
+
+def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str], shared: Shared | None = None) -> Forecast:
+    """Return the forecast of models whose setups are known. `shared` is filled for the ends of its range."""
+    first = models[0]
+    whole, params, trained, speeds, unsure, wider = _summed(models, rates, {} if shared is None else shared)
     gpu, host = gpu_need(whole.gpu, first.setup, room, unsure, wider), host_need(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
     gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
-    gpu = replace(gpu, range=(gpu.range[0], gpu.range[1] + int(max(one.beside for one in models) * (not room.on_cpu))))
+    if (more := int(max(one.beside for one in models))) and not room.on_cpu:
+        gpu = replace(gpu, range=(gpu.range[0], gpu.range[1] + more))
     of_node = done.memory if room.on_cpu else done.host
     host = scaled(host, of_node, done.spread(of_node, settings))
     of_disk = {part: int(size * room.ranks_per_node) for part, size in whole.nvme.items()}
@@ -254,24 +308,23 @@ def idle_of(one: Modelled) -> int:
     return max((one.facts.params or 0) - int(active), 0) if active else 0
 
 
-def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
-    """Return the speed of one model."""
-    shape, setup = one.facts.shape, one.setup
-    assert shape is not None
-    idle = idle_of(one)
-    different = max(setup.ranks // (setup.split * setup.sequence_parallel), 1) * setup.sequence_parallel
-    return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
-
-
-def speed_ends(one: Modelled, rates: Rates) -> tuple[float, float]:
+def speed_ends(one: Modelled, rates: Rates, shared: Shared | None = None) -> tuple[float, float]:
     """Return the tokens per second with slow CPUs and with the newest kernels; 0 for each that the Plan decides."""
     low = high = 0.0
-    n = one.counted
-    assert n is not None
-    if one.setup.optimizer_offload != "none" and "cpu_adam" not in rates.measured:
-        low = speed_of(one, n, replace(rates, cpu_adam=rates.cpu_adam / SLOW_CPUS)).tokens
+    slow = one.setup.optimizer_offload != "none" and "cpu_adam" not in rates.measured
+    if not slow and not rates.newest_attention:
+        return low, high
+    setup, shape, known = one.setup, one.facts.shape, (shared or {}).get(one.name)
+    n = known.counted if known else one.counted
+    assert n is not None and shape is not None
+    if slow:
+        w = (known and known.work) or work(setup, shape, n, idle_of(one), rates)
+        t = traffic(setup, shape, n, replace(rates, cpu_adam=rates.cpu_adam / SLOW_CPUS))
+        low = speed(setup.different, setup.accumulation, w, t).tokens
     if rates.newest_attention:
-        high = speed_of(one, n, replace(rates, attention=rates.newest_attention)).tokens
+        w = work(setup, shape, n, idle_of(one), replace(rates, attention=rates.newest_attention))
+        t = (known and known.traffic) or traffic(setup, shape, n, rates)
+        high = speed(setup.different, setup.accumulation, w, t).tokens
     return low, high
 
 
@@ -286,6 +339,8 @@ def _measured_speed(setup: Setup, rates: Rates) -> Speed | None:
 
 
 def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
+    if len(speeds) < 2 and scale == 1.0:
+        return next(iter(speeds), None)
     if not speeds:
         return None
     slowest = max(speeds, key=lambda s: s.step)

@@ -103,8 +103,9 @@ def around(setup: Setup) -> float:
 
 
 def nccl_bytes(setup: Setup) -> float:
-    """Return the bytes of NCCL's buffers."""
-    return (NCCL_BUFFERS if setup.ranks > 1 else 0) + (NCCL_BETWEEN_NODES if setup.nodes > 1 else 0)
+    """Return the bytes of NCCL's buffers: each group of ranks has its own."""
+    groups = (setup.shards > 1) + (setup.tensor_parallel > 1) + (setup.pipeline > 1)
+    return NCCL_BUFFERS * groups + (NCCL_BETWEEN_NODES if setup.nodes > 1 else 0)
 
 
 INITIALIZE, TRAIN, STEP = "initialize", "forward and backward", "optimizer step"
@@ -148,7 +149,7 @@ class PassMemory(NamedTuple):
 def beside(setup: Setup, n: Counts, s: States) -> PassMemory:
     """Return buffers and gradients at the three possible moments of the peak."""
     held = s.gradients if setup.accumulation > 1 else 0.0  # after the first micro-batch of an accumulation
-    of_head = setup.weight_bytes * min(n.head, n.trained) if setup.stage < 3 and setup.training else 0.0
+    of_head = setup.weight_bytes * min(n.head, n.trained) / setup.tensor_parallel if setup.stage < 3 and setup.training else 0.0
     buffers = sum(s.backward.values())
     return PassMemory(s.early + held, buffers + held + of_head, s.gradients + s.late + buffers)
 

@@ -32,7 +32,7 @@ class ModelFacts:
     params: int | None = None
     architecture: Architecture | None = None
     problem: str = ""
-    """Why it is unknown, and what to do; empty if it is known."""
+    """The reason why it is unknown, and what to do; empty if it is known."""
     notes: tuple[str, ...] = ()
     """Assumptions."""
     by_name: bool = False

@@ -8,13 +8,21 @@ from typing import Any
 
 from dstui.adopt.model_options import recomputation
 from dstui.adopt.script_options import options_of
-from dstui.adopt.sizes_in_options import parallel_sizes
+from dstui.adopt.sizes_in_options import is_megatron, is_on, parallel_sizes
 from dstui.base.dataclass import dataclass
 from dstui.check.auto_values import fill_auto
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, counts, has_whole_experts
 from dstui.forecast.not_reckoned import beside
-from dstui.forecast.setup import PREFERENCE_LOSS_BYTES, SWIFT_LOSS_BYTES, Setup, add_optimizer, configurations, setup_of
+from dstui.forecast.setup import (
+    MEGATRON_LOSS_BYTES,
+    PREFERENCE_LOSS_BYTES,
+    SWIFT_LOSS_BYTES,
+    Setup,
+    add_optimizer,
+    configurations,
+    setup_of,
+)
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import sp_size
@@ -56,8 +64,8 @@ def models_of(
         if mine is None:
             continue
         model, options = plan.focused_on(name).model, {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
-        if model and model.activation_checkpointing is None and not name:
-            model = replace(model, **recomputation(options))
+        if model and model.activation_checkpointing is None and not name and (given := recomputation(options)):
+            model = replace(model, **given)
         kind = plan.job.integration
         filled = fill_auto(config, kind, plan.accelerate, options)
         setup, notes = setup_of(
@@ -74,6 +82,13 @@ def models_of(
         )
         if _is_swift(plan) and setup.training and not setup.fused_loss:
             setup = setup._replace(loss_bytes=PREFERENCE_LOSS_BYTES if "rlhf" in plan.job.command else SWIFT_LOSS_BYTES)
+        if kind == "deepspeed" and is_megatron(options):
+            fused = setup.fused_loss or not setup.training
+            setup = setup._replace(
+                megatron=True,
+                norms_split=is_on(options, "sequence_parallel"),
+                loss_bytes=setup.loss_bytes if fused else MEGATRON_LOSS_BYTES,
+            )
         if "trl" in (_libraries(plan, mine) or ()) and setup.training and not setup.fused_loss:
             notes.append(TRL_LOSS)
         whole = setup.weight_bytes * (mine.params or 0)

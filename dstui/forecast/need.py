@@ -17,6 +17,7 @@ from dstui.forecast.memory import (
     WASTED,
     Needs,
     Room,
+    around,
     fragmented,
     nccl_bytes,
     process_bytes,
@@ -66,9 +67,9 @@ class Need:
         """The share of the capacity that is left; negative where it is too small."""
         return 1 - self.bytes / self.capacity if self.bytes is not None and self.capacity else None
 
-    def begun_at(self, least: Need) -> Need:
+    def begun_at(self, least: int) -> Need:
         """Return the need with a range that begins where that of a smaller one does."""
-        return replace(self, range=(min(self.range[0], least.range[0]), self.range[1]))
+        return replace(self, range=(least, self.range[1])) if least < self.range[0] else self
 
 
 def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0, wider: float = 0.0) -> Need:
@@ -81,8 +82,14 @@ def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0, wi
     parts = round_parts({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
     moments = {moment: int(size + more) for moment, size in room.moments.items()}
     fixed = more - around["allocator"]
-    low, high = peak * INSIDE / wide + fixed, (peak + wider) * fragmented(setup) * wide + fixed
-    return Need(parts=parts, moments=moments, bytes=int(peak + more), range=(int(low), int(high)), capacity=capacity.gpu)
+    high = (peak + wider) * fragmented(setup) * wide + fixed
+    span = (lower_end(peak, setup, wide), int(high))
+    return Need(parts=parts, moments=moments, bytes=int(peak + more), range=span, capacity=capacity.gpu)
+
+
+def lower_end(peak: float, setup: Setup, wide: float) -> int:
+    """Return the lower end of a GPU's range."""
+    return int(peak * INSIDE / wide + around(setup))
 
 
 def host_need(found: Needs, setup: Setup, capacity: Capacity) -> Need:

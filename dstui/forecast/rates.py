@@ -108,11 +108,23 @@ class Rates:
     """Assumptions, as sentences."""
 
 
+_latest: tuple[Machine, object, Rates] | None = None
+
+
 def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: bool = False, attention: str = "") -> Rates:
     """Return the rates of a machine for ranks on these of its GPUs, each node being alike.
 
-    `half`: they compute in fp16, not bf16; `attention`: what the Plan says of it.
+    `half`: they compute in fp16, not bf16; `attention`: what the Plan says of it. The latest result is kept: most edits change
+    none of these.
     """
+    global _latest  # noqa: PLW0603 - one value, replaced as a whole
+    asked = (tuple(gpus), nodes, half, attention)
+    if _latest is None or _latest[0] is not machine or _latest[1] != asked:
+        _latest = (machine, asked, _rates_of(machine, gpus, nodes, half, attention))
+    return _latest[2]
+
+
+def _rates_of(machine: Machine, gpus: Sequence[int], nodes: int, half: bool, attention: str) -> Rates:
     used = [gpu for gpu in machine.gpus if gpu.index in set(gpus) and gpu.problem is None]
     if not used:
         return Rates(unknown=("without a known GPU the speed is unknown",))
@@ -194,6 +206,8 @@ def _between(machine: Machine, reported: list[str]) -> float:
 
 def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
     """Return the rates with the constants replaced by measurements of `--calibrate` and of runs. Invalid values are ignored."""
+    if not measured:
+        return rates
     names = {f.name for f in fields(Rates)} - {"measured", "unknown", "correction"}
     good = {name: float(value) for name, value in measured.items() if name in names and is_number(value) and 1e3 < value < 1e18}
     correction = correction_of(measured)

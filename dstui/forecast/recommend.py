@@ -49,7 +49,7 @@ class RankedPlan:
     why: str
     patch: Patch
     best_at: tuple[str, ...] = ()
-    """What this row is best at among those that surely fit: fastest, most headroom, simplest."""
+    """The strengths of this row among those that surely fit: fastest, most headroom, simplest."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui forecast --json` documents."""

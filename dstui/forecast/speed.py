@@ -13,6 +13,7 @@ from dstui.base.dataclass import dataclass
 from dstui.forecast.activations import loss_moves, moved_in_layers
 from dstui.forecast.architecture import TensorShape
 from dstui.forecast.model import Counts
+from dstui.forecast.pipeline import seconds_of
 from dstui.forecast.rates import HOST_SECONDS, Rates
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import optimizer_bytes
@@ -27,8 +28,14 @@ half; all small kernels run again, the attention does not."""
 ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
 """Operations of causal attention per token, position and element of the heads: two products in the forward pass, five in the backward pass.
 """
+EAGER_FORWARD, EAGER_BACKWARD = 2, 4
+"""Matrix products of attention without a fused kernel, which keeps the probabilities instead of computing them again."""
 FUSED_ATTENTION = 0.38
 """The share of the best matrix multiplication that fused attention reaches if its rate is unknown."""
+UNALIGNED = 1.4
+"""The slowdown of the head's products in 16 bits if the vocabulary is no multiple of 8, as GPT-2's 50257: tensor cores want rows of 16
+bytes (NVIDIA, Matrix Multiplication Background, 2.2). With 50304 rows nanoGPT's steps became 25 % shorter in 2023, and build-nanogpt's 4 %
+in 2024: 1.8 and 1.1 times for the head; this is between them."""
 ALIBI = 1.7
 """The slowdown of fused attention with ALiBi's bias, which has kernels of its own (MPT in Triton, llm-foundry's tables of 2023)."""
 HOP_SECONDS = 3.2e-6
@@ -105,33 +112,44 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
     Frozen weights have no gradient of their own. Recomputation runs the layers' forward pass twice, the head's once.
     """
     tokens, again = setup.tokens, setup.checkpointing and setup.training
+    narrow = setup.precision in ("bf16", "fp16", "autocast")
     head = shape.vocabulary * shape.hidden
     active = max(n.params - idle - n.head, 0)
     passes = 4 + 2 * n.trained / max(n.params, 1) if setup.training else 2
+    aligned = UNALIGNED if narrow and shape.vocabulary % 8 else 1.0
     share = AGAIN[setup.recompute] * again
-    linear = (passes + 2 * share) * active * tokens + passes * head * tokens
-    narrow = setup.precision in ("bf16", "fp16", "autocast")
     peak = rates.flops if narrow or not rates.slow_flops else rates.slow_flops
-    seconds = linear / (peak * rates.sustained * tokens / (tokens + START_TOKENS))
+    reached = peak * rates.sustained * tokens / (tokens + START_TOKENS)
+    seconds, of_head = (passes + 2 * share) * active * tokens / reached, passes * head * tokens * aligned / reached
     square = setup.sequence * tokens * shape.heads * shape.head_dim * shape.layers
     products = ATTENTION_FORWARD * (1 + again * (setup.recompute != "selective")) + ATTENTION_BACKWARD * setup.training
+    bytes_moved = rates.memory * MEMORY_SHARE
     if setup.attention == "eager":
-        seconds += 2 * products * square / (peak * rates.sustained)
+        seconds += _eager_attention(setup, shape, again, peak * rates.sustained, bytes_moved)
     else:
         fused = (rates.attention or rates.flops * FUSED_ATTENTION) / (ALIBI if shape.family == "bloom" else 1)
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
-        moved = (
-            moved_in_layers(setup, shape, again and setup.recompute != "attention")
-            + 2 * loss_moves(setup, shape)
-            + _adapters_moved(setup, n, again)
-        ) * tokens
-        seconds += moved / (rates.memory * MEMORY_SHARE)
+        moved = moved_in_layers(setup, shape, again and setup.recompute != "attention") + _adapters_moved(setup, n, again)
+        seconds += moved * tokens / bytes_moved
+        of_head += 2 * loss_moves(setup, shape) * tokens / bytes_moved
+    split = setup.tensor_parallel
+    seconds = seconds / split + _exchanged(setup, shape, tokens, again, rates)
     bubble = 1 + (setup.pipeline - 1) / setup.accumulation  # the first and the last micro-batches pass a pipeline alone
-    seconds = (seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)) / setup.pipeline * bubble
+    seconds = (seconds_of(setup, shape, seconds, of_head / split) + _passed_on(setup, shape, rates)) * bubble
     waiting = setup.activation_offload and again and setup.recompute == "full"
     copies = 2 * 2 * shape.hidden * shape.layers * tokens / rates.host_link if waiting else 0.0
     return Work(seconds, tokens, copies)
+
+
+def _eager_attention(setup: Setup, shape: TensorShape, again: bool, flops: float, memory: float) -> float:
+    """Return the seconds of the matrix products of attention without a fused kernel: each reads or writes the whole matrix once.
+
+    With heads of 64 elements that takes longer than computing it.
+    """
+    products = EAGER_FORWARD * (1 + again * (setup.recompute != "selective")) + EAGER_BACKWARD * setup.training
+    elements = setup.tokens * setup.sequence * shape.heads * shape.layers * products
+    return elements * max(2 * shape.head_dim / flops, (4 if setup.precision == "fp32" else 2) / memory)
 
 
 def _adapters_moved(setup: Setup, n: Counts, again: bool) -> float:
@@ -160,6 +178,16 @@ def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates
     if setup.expert_parallel > 1 and shape.experts:
         moved += 2 * shape.experts * hidden * passes * (setup.expert_parallel - 1) / setup.expert_parallel
     return moved * shape.layers / link
+
+
+def _passed_on(setup: Setup, shape: TensorShape, rates: Rates) -> float:
+    """Return the seconds in which a stage passes a micro-batch on, and its gradient back; the ranks that split tensors pass a part each."""
+    if setup.pipeline == 1:
+        return 0.0
+    each = max(setup.ranks // setup.nodes, 1)
+    alone = setup.split <= each  # a pipeline within a node
+    sending = 1.0 if alone else max(each / setup.tensor_parallel, 1)
+    return 2 * 2 * shape.hidden * setup.tokens * sending / (rates.inside if alone else min(rates.inside, rates.between))
 
 
 def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffic:

@@ -53,9 +53,9 @@ class States:
     early: float = 0
     """The part of these that exists when the loss is computed."""
     fetch: float = 0
-    """What stage 3's first fetch needs, before activations are kept: weights, and the buffer from which they are copied."""
+    """Bytes that stage 3's first fetch needs, before activations are kept: weights, and the buffer from which they are copied."""
     step: Parts = field(default_factory=dict)
-    """What the optimizer's step needs in addition, including the gradients."""
+    """Bytes that the optimizer's step needs in addition, including the gradients."""
     initialize: float = 0
     """The peak on the GPU during initialize."""
     host_initialize: float = 0

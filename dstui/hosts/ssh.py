@@ -20,7 +20,7 @@ CONNECT_SECONDS = 5
 ALIVE_SECONDS = 3
 """Half of the silence in seconds after which a connection is given up."""
 FORWARD_NOTHING = ("-a", "-x", "-oClearAllForwardings=yes")
-"""Whatever ~/.ssh/config says: keys of the user's ssh agent are not exposed to other hosts, and no ports are opened."""
+"""Options that override ~/.ssh/config: keys of the user's ssh agent are not exposed to other hosts, and no ports are opened."""
 SSH_OPTIONS = {
     "PDSH_SSH_ARGS_APPEND": (*FORWARD_NOTHING, "-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"),
     "OMPI_MCA_plm_rsh_args": FORWARD_NOTHING,  # Open MPI up to 4

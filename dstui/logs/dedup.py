@@ -98,7 +98,7 @@ class _Batch:
     def __init__(self, rows: DedupRows, time: float, sources: list[_Source], latest: dict[bytes, int]) -> None:
         self.rows, self.time, self.sources, self.latest = rows, time, sources, latest
         self.left = Counter[bytes]()
-        """How often each line is still to come."""
+        """The number of times that each line is still to come."""
         for source in sources:
             self.left.update(source.keys)
         self.waiting: dict[bytes, list[_Source]] = {}

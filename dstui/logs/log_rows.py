@@ -64,7 +64,7 @@ class LogRows:
         self.left_out = False
         """Whether lines at the beginning were dropped to save memory."""
         self.wanted = EAGER
-        """How many further existing blocks to count."""
+        """The number of further existing blocks to count."""
         self.lines = 0
         """The number of lines in the rows, visible or not."""
         self.hidden = 0

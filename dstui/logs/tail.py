@@ -33,7 +33,7 @@ class Tail:
         """
         self.path = path
         self.modified: float | None = None
-        """When the file was last written, seconds since the epoch."""
+        """The time of the last write of the file, seconds since the epoch."""
         self.taken = 0
         """Bytes taken by the last read."""
         self.bars: dict[int, str] = {}

@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """What one look has seen. `known`: `time` is a real time, not only a position in the order."""
+    """The lines of one look. `known`: `time` is a real time, not only a position in the order."""
 
     time: float
     known: bool
@@ -128,7 +128,7 @@ class Timeline:
         self._poll()
         self._final = self.job.final
         self.taken = [self._end(source) for source in self.sources]
-        """How much of each source was yielded, or belongs to `back` and `forth`."""
+        """The part of each source that was yielded, or belongs to `back` and `forth`."""
         self._there = tuple(self.taken)
 
     # Finding logs

@@ -76,7 +76,7 @@ class Gpu:
 
     index: int  # from 0, as with CUDA_DEVICE_ORDER=PCI_BUS_ID
     problem: str | None = None
-    """Why this GPU cannot be used at all (lost, no permission, needs a reset)."""
+    """The reason why this GPU cannot be used at all (lost, no permission, needs a reset)."""
     name: Maybe[str] = NOT_ASKED  # NVIDIA H100 80GB HBM3
     uuid: Maybe[str] = NOT_ASKED  # GPU-…
     bus_id: Maybe[str] = NOT_ASKED  # 00000000:1B:00.0

@@ -27,7 +27,7 @@ class EnvFiles:
     variables: Mapping[str, str] = field(default_factory=dict)
     """The variables of all files; the last one wins."""
     problems: tuple[str, ...] = ()
-    """What is ignored, one sentence each."""
+    """Sentences about what is ignored."""
 
     def joined(self, path: str, text: str) -> EnvFiles:
         """Return these files plus one more, whose variables override the earlier ones."""

@@ -60,7 +60,7 @@ class Finding:
     message: str
     """One sentence: what is wrong."""
     why: str = ""
-    """Why it matters: what DeepSpeed does, in its own words if it has some."""
+    """The consequence: what DeepSpeed does, in its own words if it has some."""
     when: When | None = None
     """For an error, the moment at which the run would die."""
     line: int | None = None

@@ -20,7 +20,7 @@ class Launcher:
 
     name: str
     says: str
-    """What it is, in a few words for the form."""
+    """A few words for the form that explain it."""
     start: Start
     """here: one command for ranks on this machine; hosts: one command on each host; login: one command here that starts all hosts."""
     backend: bool = False
@@ -28,7 +28,7 @@ class Launcher:
     program: str = "ssh"
     """The program that must be installed where the command is started (a field of the Machine's software); empty if none."""
     needs: str
-    """What it needs on every host, as a sentence."""
+    """The needs on every host, as a sentence."""
     modules: tuple[str, ...] = ()
     """Modules that the ranks' interpreter needs on every host, besides DeepSpeed."""
     programs: tuple[str, ...] = ()
@@ -44,9 +44,9 @@ class Launcher:
     carries: Carries
     """Which variables of the environment reach the ranks: all; NCCL_*, PYTHON* and a few more; or only those that are set explicitly."""
     ctrl_c: str
-    """What Ctrl-C does to the plain command, as a sentence."""
+    """The effect of Ctrl-C on the plain command, as a sentence."""
     rank_fails: str
-    """What happens when a rank dies under the plain command, as a sentence."""
+    """The effect of a rank's death under the plain command, as a sentence."""
     traps: tuple[str, ...] = ()
     """Common mistakes with the plain command, each as a sentence."""
 

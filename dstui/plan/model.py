@@ -57,7 +57,7 @@ def opt(  # noqa: PLR0913 - all but the first two are named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What runs: the training script, its arguments, and who reads the DeepSpeed configuration."""
+    """The training script, its arguments, and the reader of the DeepSpeed configuration."""
 
     script: str | None = opt(None, "The training script, relative to workdir. Give this or module.", kind="str")
     module: str | None = opt(None, "A module to run as `python -m`, instead of script.", kind="module")
@@ -210,7 +210,7 @@ class Kubernetes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where the job runs: hosts and slots, the launcher and its filters, the environment of the ranks."""
+    """The hosts and slots of a job, the launcher and its filters, the environment of the ranks."""
 
     hosts: Mapping[str, int] | None = opt(
         None, "Host -> slots (ranks). {localhost: 2} is 2 ranks here; null is every GPU of this machine.", kind="slots"
@@ -250,7 +250,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
-    """How a job is restarted after a failure."""
+    """The restarts of a job after a failure."""
 
     max: int = opt(0, "How often a failed job is started again.", kind="int", minimum=0, maximum=1000)
     backoff: float = opt(10, "Seconds before the next attempt.", kind="number", minimum=0, maximum=WEEK)
@@ -259,7 +259,7 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """How the run is watched."""
+    """Settings of how the run is watched."""
 
     restarts: Restarts = opt(Restarts(), "What happens after a failure.", kind="section", of=Restarts)
     silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1, maximum=WEEK)

@@ -36,7 +36,7 @@ class Artifact:
     why: str
     executable: bool = False
     notes: tuple[str, ...] = ()
-    """What was assumed, and what the user has to fill in."""
+    """Assumptions, and what the user has to fill in."""
     private: bool = False
     """Whether it contains values of the environment, which may be secrets: only its owner can read the written file."""
 

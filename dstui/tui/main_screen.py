@@ -53,7 +53,7 @@ class MainScreen(CurrentSizeScreen[None]):
         self._sizes: tuple[Size, ...] = ()
         """The sizes of the lists at the last report of a change."""
         self.needs: Mapping[str, Callable[[], object]] = {}
-        """What an action needs to have an effect. Actions that are not listed always have one."""
+        """The conditions for an action to have an effect. Actions that are not listed always have one."""
 
     # Drawing
 

@@ -41,7 +41,7 @@ class Result:
     """The name of its job folder, in the folder of the tune."""
     state: str = "running"
     note: str = ""
-    """Why it was not measured, as a sentence."""
+    """The reason why it was not measured, as a sentence."""
     rate: float | None = None
     """Samples per second of all ranks."""
     spread: float | None = None

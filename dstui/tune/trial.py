@@ -46,7 +46,7 @@ NO_STEPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """When a job has run for long enough."""
+    """The condition under which a job has run for long enough."""
 
     steps: int
     """The number of steps, of which the first does not count."""

@@ -27,7 +27,7 @@ kind, x = deepspeed.DeepSpeedEngine, torch.ones(64, 256)
 wrapped = {name: vars(kind)[name] for name in ("forward", "backward", "step")}
 plain = {name: method.__wrapped__ for name, method in wrapped.items()}
 hook = next(c.cell_contents for c in wrapped["step"].__closure__ if type(c.cell_contents).__name__ == "Hook")
-periods = hook.write_on.__func__.__globals__
+periods = hook.writer.write_on.__func__.__globals__
 TICK = periods["RESTING"]
 periods.update(PERIOD=3600.0, RESTING=3600.0)  # its thread is woken below, by the time that passes with the hook
 hook.output.queue.put(None)
@@ -43,9 +43,9 @@ def switch(methods):
         stopped_at = time.perf_counter()
         engine.__class__ = kind
     elif methods is wrapped and stopped_at:
-        hook.refilled += time.perf_counter() - stopped_at
+        hook.budget.refilled += time.perf_counter() - stopped_at
         stopped_at = 0.0
-        if hook.current.rests:
+        if hook.writer.current.rests:
             engine.__class__ = hook.bare[kind]
 
 

@@ -172,6 +172,8 @@ def test_deepspeed() -> None:
     assert (missing.fix or "").startswith("/venv/bin/python -m pip install deepspeed, or ")
     broken = case(machine(software=installed), ready={"imports": {"problem": "ImportError: libcudart.so.13"}})
     assert "libcudart" in one("deepspeed", broken).observed
+    lacking = case(machine(software={**installed, "accelerate": None}), requirement=Requirement(integration="trainer"))
+    assert verdicts("deepspeed", lacking) == ["fail"] and verdicts("deepspeed", replace(lacking, isolated=True)) == ["warn"]
     bare = machine(software={"torch": None, "deepspeed": None})
     light = one("deepspeed", case(bare))
     assert light.verdict == "warn" and "neither torch nor deepspeed" in light.observed and "job.python" in (light.fix or "")

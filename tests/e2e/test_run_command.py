@@ -127,6 +127,7 @@ def test_folders_of_killed_runs_are_removed_a_day_later(folder: Path, tmp_path: 
 def test_other_commands_keep_their_status_and_output(folder: Path, words: list[str], code: int, said: str) -> None:
     done, _, err = run(folder, "--", *words)
     assert (done, said in err) == (code, True)
+    assert done != 127 or "no launch was caught" not in err
 
 
 def test_signal_reaches_the_command(folder: Path) -> None:

@@ -355,12 +355,12 @@ def test_only_a_sample_of_a_thousand_steps_per_second_is_reported() -> None:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)  # loaded under another name, it does not start
-    hook = module.Hook(SimpleNamespace(count=0), "engine")
+    budget = module.Budget(SimpleNamespace(count=0))
     reported = []
     for step in range(200_000):
-        if hook.allowed(step / 1000):
+        if budget.take(step / 1000):
             reported.append(step)
-            hook.output.count += 1
+            budget.output.count += 1
     assert reported[:200] == list(range(200)) and 1_100 < len(reported) < 1_300
     assert max(b - a for a, b in itertools.pairwise(reported)) <= 200
 

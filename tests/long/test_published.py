@@ -27,6 +27,7 @@ from dstui.forecast.rates import Rates
 from dstui.forecast.setup import (
     FUSED_EXPERTS,
     LOSS_BYTES,
+    MEGATRON_LOSS_BYTES,
     NEW_LOSS,
     OLD_LOSS_BYTES,
     PREFERENCE_LOSS_BYTES,
@@ -73,10 +74,17 @@ ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on que
 """The layers with LoRA, as the note of a row names them; else all linear layers."""
 
 
+def is_megatrons(row: dict[str, str]) -> bool:
+    """Return whether Megatron's layers ran."""
+    return row["note"].startswith("Megatron") or row["model"].startswith("gpt-neox")
+
+
 def loss_of(row: dict[str, str]) -> float:
     """Return the bytes of the logits and the loss in the framework of a row."""
     if "ms-swift" in row["source"]:
         return PREFERENCE_LOSS_BYTES if "DPO" in row["note"] else SWIFT_LOSS_BYTES
+    if is_megatrons(row):
+        return MEGATRON_LOSS_BYTES
     return OLD_LOSS_BYTES if is_before(NEW_LOSS, row["transformers"] or None) else LOSS_BYTES
 
 
@@ -93,6 +101,7 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     more = more_of(row)
     lora = Lora(r=int(row["lora_r"]), target_modules=targets, dropout=more.pop("dropout", 0.0)) if row["lora_r"] else None
     model = Model(lora=lora, quantization=row["quantization"] or None)
+    more.pop("context", None)
     stage, reference, ram = int(row["stage"]), more.pop("reference", False), more.pop("ram", None)
     setup = Setup(
         ranks=int(row["gpus"]),
@@ -115,6 +124,7 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         loss_bytes=loss_of(row),
         split_experts=is_before(FUSED_EXPERTS, row["transformers"] or None),
         built_partitioned=row["built_partitioned"] == "yes",
+        megatron=is_megatrons(row),
     )._replace(**{name: value for name, value in more.items() if name != "per_node"})
     room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB), host=ram and ram * GIB)
     models = [Modelled(facts=facts_of(row["model"]), model=model, setup=setup)]

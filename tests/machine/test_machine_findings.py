@@ -10,9 +10,8 @@ from typing import Any
 import fakenvml
 import pytest
 
-from dstui.check.rule import RULES
-from dstui.check.rules.machine.machine_finding import MachineFinding, MachineRule
-from dstui.check.rules.machine.machine_findings import check_machine
+from dstui.check.rules.machine.machine_finding import MachineFinding
+from dstui.check.rules.machine.machine_findings import RULES, check_machine
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.binding import deepspeed_binding, even_binding, misplaced_ranks, near_binding, numactl_wrapper, physical_cores
 from dstui.machine.choice import choose
@@ -77,11 +76,10 @@ def one(machine: Machine, code: str, **requirement: Any) -> MachineFinding:
 
 
 def test_every_machine_rule_has_title_source_and_test() -> None:
-    check_machine(system("dgx-h100"))
     mine = Path(__file__).read_text()
-    for code, machine_rule in ((code, known) for code, known in RULES.items() if isinstance(known, MachineRule)):
-        assert machine_rule.title.endswith(".") and machine_rule.source
-        assert f'"{code}"' in mine, f"{code} ({machine_rule.title}) has no test"
+    for rule in RULES:
+        assert rule.title.endswith(".") and rule.source
+        assert f'"{rule.code}"' in mine, f"{rule.code} ({rule.title}) has no test"
 
 
 @pytest.mark.parametrize("name", fakenvml.SYSTEMS)
@@ -223,6 +221,32 @@ def test_another_interpreter_is_not_judged_by_this_ones_torch() -> None:
     assert found(machine, "MC014", other_python=True) == []
     assert found(machine, "MC014", environment={"DS_ACCELERATOR": "cpu"}) == [], "a job that asks for the CPU is fine"
     assert found(machine, "MC014")
+
+
+@pytest.mark.parametrize(
+    ("integration", "transformers", "accelerate", "words"),
+    [
+        ("trainer", "5.23.0", None, "'accelerate>=1.1.0'"),
+        ("trainer", "5.0.0", "1.0.9", "'accelerate>=1.1.0'"),
+        ("trainer", "5.0.0", "1.1.0", None),
+        ("trainer", "4.45.2", "0.25.0", "'accelerate>=0.26.0'"),
+        ("trainer", "4.44.2", "0.25.0", None),
+        ("trainer", "4.29.2", "0.10.0", None),
+        ("trainer", "nightly", "0.10.0", None),
+        ("accelerate", "5.23.0", None, "'accelerate'"),
+        ("accelerate", "5.23.0", "0.10.0", None),
+        ("deepspeed", "5.23.0", None, None),
+    ],
+)
+def test_accelerate_must_be_there_for_the_trainer(integration: str, transformers: str, accelerate: str | None, words: str | None) -> None:
+    software = Software(python_path="~/env/bin/python", deepspeed="0.19.8", transformers=transformers, accelerate=accelerate)
+    machine = replace(system("dgx-h100"), software=software)
+    findings = found(machine, "MC022", integration=integration)
+    assert [(finding.fix, finding.level) for finding in findings] == [(f"~/env/bin/python -m pip install {words}", "error")] * bool(words)
+    if words:
+        assert one(machine, "MC022", integration=integration, environment={"PYTHONPATH": "/site"}).level == "warning"
+        assert found(replace(machine, software=replace(software, deepspeed=None)), "MC022", integration=integration) == [], "it only plans"
+        assert found(machine, "MC022", integration=integration, other_python=True) == []
 
 
 def test_several_gpus_under_wsl_are_a_warning() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dstui.check.accelerate import known_keys, values
-from dstui.check.accelerate.book import DS, RULES
+from dstui.check.accelerate.book import DS
 from dstui.check.context import Context
+from dstui.check.rule import rules_of
 from dstui.plan.accelerate_keys import FILE
 from dstui.plan.catalogue import release
 from dstui.plan.finding import Finding, sort_findings
@@ -15,7 +16,8 @@ from dstui.plan.finding import Finding, sort_findings
 if TYPE_CHECKING:
     from dstui.plan import Plan
 
-__all__ = ["RULES", "check_accelerate", "check_section", "known_keys", "values"]
+__all__ = ["RULES", "check_accelerate", "check_section"]
+RULES = rules_of(known_keys, values)
 IN_A_PLAN = ("AC004", "AC007", "AC009", "AC010", "AC014", "AC024", "AC028", "AC041", "AC042")
 """The rules that also apply to a Plan's section. There dstui launches, and `deepspeed:` and `cluster:` define the rest."""
 

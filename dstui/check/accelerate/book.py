@@ -1,15 +1,12 @@
-"""Shared by the rules for an accelerate YAML: their registry, and queries about a file."""
+"""Queries about an accelerate YAML that its rules share."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dstui.check.context import Context
-from dstui.check.rule import Rule
 from dstui.plan.accelerate_keys import FILE, SECTION
 
-RULES: dict[str, Rule] = {}
-"""The rules of this package by code."""
 DS = SECTION
 
 

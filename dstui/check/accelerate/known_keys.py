@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dstui.check.accelerate.book import DS, RULES, device, machines, plugin_value, stage, uses_deepspeed
+from dstui.check.accelerate.book import DS, device, machines, plugin_value, stage, uses_deepspeed
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.plan.accelerate_keys import ALONE, LAUNCHERS, PARALLELISM, PLUGIN, TOP, TYPES
 from dstui.plan.finding import Fix
 
 
-@rule("AC004", "error", when="parse", says="had unknown keys", source="commands/config/config_args.py", book=RULES)
+@rule("AC004", "error", when="parse", says="had unknown keys", source="commands/config/config_args.py")
 def unknown_key(c: Context) -> Problems:
     """A key at the top level that accelerate does not know: it refuses the whole file."""
     for name in c.config:
@@ -31,7 +31,6 @@ def unknown_key(c: Context) -> Problems:
     when="parse",
     says="A `distributed_type` must be specified in the config file.",
     source="commands/config/config_args.py",
-    book=RULES,
 )
 def distributed_type(c: Context) -> Problems:
     """distributed_type is missing, or unknown to accelerate."""
@@ -45,7 +44,7 @@ def distributed_type(c: Context) -> Problems:
         yield c.problem(path, f"distributed_type is {value!r}", why=why, fix=c.put(path, new, f"write {new}"))
 
 
-@rule("AC007", "warning", source="commands/launch.py", book=RULES)
+@rule("AC007", "warning", source="commands/launch.py")
 def deepspeed_is_not_used(c: Context) -> Problems:
     """A deepspeed_config that is not used, because distributed_type is another one."""
     kind = c.written("distributed_type")
@@ -55,14 +54,7 @@ def deepspeed_is_not_used(c: Context) -> Problems:
         yield c.problem("distributed_type", f"distributed_type is {kind}: deepspeed_config has no effect", why=why, fix=fix)
 
 
-@rule(
-    "AC001",
-    "error",
-    when="parse",
-    says="the following accelerate config variables will be ignored",
-    source="utils/dataclasses.py",
-    book=RULES,
-)
+@rule("AC001", "error", when="parse", says="the following accelerate config variables will be ignored", source="utils/dataclasses.py")
 def beside_a_file(c: Context) -> Problems:
     """Values beside deepspeed_config_file that belong in that file."""
     if not uses_deepspeed(c) or not plugin_value(c, "deepspeed_config_file"):
@@ -78,7 +70,7 @@ def beside_a_file(c: Context) -> Problems:
         yield c.problem("mixed_precision", message, why=why, fix=c.drop("mixed_precision", "remove mixed_precision"))
 
 
-@rule("AC005", "error", when="launch", says="'bool' object has no attribute 'lower'", source="commands/launch.py", book=RULES)
+@rule("AC005", "error", when="launch", says="'bool' object has no attribute 'lower'", source="commands/launch.py")
 def precision_is_a_boolean(c: Context) -> Problems:
     """mixed_precision: an unquoted no is false in YAML, and accelerate fails on it."""
     if c.written("mixed_precision") is False:
@@ -88,7 +80,7 @@ def precision_is_a_boolean(c: Context) -> Problems:
         )
 
 
-@rule("AC009", "warning", source="commands/config/config_args.py", book=RULES)
+@rule("AC009", "warning", source="commands/config/config_args.py")
 def unknown_inside(c: Context) -> Problems:
     """A key in deepspeed_config that accelerate does not know: no message, no effect."""
     for name in c.section(DS):
@@ -97,7 +89,7 @@ def unknown_inside(c: Context) -> Problems:
             yield c.problem(f"{DS}.{name}", f"accelerate ignores {name} in {DS}", why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}"))
 
 
-@rule("AC060", "warning", source="commands/launch.py", book=RULES)
+@rule("AC060", "warning", source="commands/launch.py")
 def unknown_parallelism(c: Context) -> Problems:
     """A key in parallelism_config without the prefix that accelerate requires: no message, no effect."""
     for name in c.section(PARALLELISM):
@@ -111,7 +103,7 @@ def unknown_parallelism(c: Context) -> Problems:
             )
 
 
-@rule("AC014", "warning", source="utils/dataclasses.py", book=RULES)
+@rule("AC014", "warning", source="utils/dataclasses.py")
 def init_flag(c: Context) -> Problems:
     """zero3_init_flag does not do what its name says."""
     path, value, zero = f"{DS}.zero3_init_flag", plugin_value(c, "zero3_init_flag"), stage(c)
@@ -122,7 +114,7 @@ def init_flag(c: Context) -> Problems:
         yield c.problem(path, "zero3_init_flag false does not prevent the model from being partitioned when it is created", why=why)
 
 
-@rule("AC016", "info", source="accelerator.py (get_state_dict)", book=RULES)
+@rule("AC016", "info", source="accelerator.py (get_state_dict)")
 def whole_weights_on_save(c: Context) -> Problems:
     """16-bit weights are gathered on save unnecessarily, or are not gathered although nothing else saves them."""
     path, value, zero = f"{DS}.zero3_save_16bit_model", plugin_value(c, "zero3_save_16bit_model"), stage(c)
@@ -135,7 +127,7 @@ def whole_weights_on_save(c: Context) -> Problems:
         yield c.problem(path, "full weights are not gathered when the model is saved", why=why, fix=c.put(path, True, "gather them"))
 
 
-@rule("AC028", "error", when="initialize", says="Could not find a transformer layer class", source="utils/dataclasses.py", book=RULES)
+@rule("AC028", "error", when="initialize", says="Could not find a transformer layer class", source="utils/dataclasses.py")
 def blank_in_the_classes(c: Context) -> Problems:
     """A blank after a comma becomes part of the next class name."""
     path, value = f"{DS}.deepspeed_moe_layer_cls_names", plugin_value(c, "deepspeed_moe_layer_cls_names")
@@ -145,7 +137,7 @@ def blank_in_the_classes(c: Context) -> Problems:
         yield c.problem(path, "there is a space before or after a comma", why=why, fix=c.put(path, right, "remove the blanks"))
 
 
-@rule("AC019", "warning", source="utils/dataclasses.py", book=RULES)
+@rule("AC019", "warning", source="utils/dataclasses.py")
 def parameters_stay(c: Context) -> Problems:
     """offload_param_device below stage 3 does nothing."""
     path = f"{DS}.offload_param_device"
@@ -154,7 +146,7 @@ def parameters_stay(c: Context) -> Problems:
         yield c.problem(path, f"offload_param_device has no effect at stage {zero}", fix=c.put(path, "none", "write none (or use stage 3)"))
 
 
-@rule("AC020", "warning", source="utils/launch.py", book=RULES)
+@rule("AC020", "warning", source="utils/launch.py")
 def nvme_path_is_lost(c: Context) -> Problems:
     """A path on NVMe in the YAML never reaches the ranks."""
     for name in ("offload_optimizer_nvme_path", "offload_param_nvme_path"):
@@ -164,7 +156,7 @@ def nvme_path_is_lost(c: Context) -> Problems:
             yield c.problem(f"{DS}.{name}", message, why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}, and use deepspeed_config_file"))
 
 
-@rule("AC021", "error", when="launch", says="backend does not support limiting num nodes/gpus", source="utils/launch.py", book=RULES)
+@rule("AC021", "error", when="launch", says="backend does not support limiting num nodes/gpus", source="utils/launch.py")
 def mpi_launcher(c: Context) -> Problems:
     """A launcher of DeepSpeed that accelerate's own options break."""
     path, value = f"{DS}.deepspeed_multinode_launcher", plugin_value(c, "deepspeed_multinode_launcher")
@@ -182,7 +174,7 @@ def mpi_launcher(c: Context) -> Problems:
         yield c.problem(path, message, why=why, severity=None if read else "warning", fix=c.put(path, "standard", "use standard"))
 
 
-@rule("AC022", "warning", source="utils/launch.py", book=RULES)
+@rule("AC022", "warning", source="utils/launch.py")
 def uneven_processes(c: Context) -> Problems:
     """The processes cannot be spread evenly over the machines."""
     processes, hosts = c.written("num_processes"), machines(c)
@@ -192,7 +184,7 @@ def uneven_processes(c: Context) -> Problems:
         yield c.problem("num_processes", message, fix=c.put("num_processes", even, f"write {even}"))
 
 
-@rule("AC023", "warning", source="utils/launch.py", book=RULES)
+@rule("AC023", "warning", source="utils/launch.py")
 def no_hostfile(c: Context) -> Problems:
     """Several machines with a launcher that needs a hostfile, and none."""
     launcher = plugin_value(c, "deepspeed_multinode_launcher")
@@ -202,7 +194,7 @@ def no_hostfile(c: Context) -> Problems:
         yield c.problem(path, f"{launcher} needs deepspeed_hostfile", why=why, fix=c.put(path, "hostfile", "name a hostfile"))
 
 
-@rule("AC025", "warning", source="utils/launch.py", book=RULES)
+@rule("AC025", "warning", source="utils/launch.py")
 def both_filters(c: Context) -> Problems:
     """Inclusion and exclusion filter: only the exclusion is used."""
     path = f"{DS}.deepspeed_inclusion_filter"
@@ -210,7 +202,7 @@ def both_filters(c: Context) -> Problems:
         yield c.problem(path, "only deepspeed_exclusion_filter is passed on", fix=c.drop(path, "remove the inclusion filter"))
 
 
-@rule("AC024", "info", source="commands/launch.py", book=RULES)
+@rule("AC024", "info", source="commands/launch.py")
 def ignored_by_launch(c: Context) -> Problems:
     """Keys that accelerate launch never takes from the file."""
     defaults = {"same_network": True, "rdzv_backend": "static", "enable_cpu_affinity": False, "downcast_bf16": "no"}
@@ -220,7 +212,7 @@ def ignored_by_launch(c: Context) -> Problems:
             yield c.problem(name, message, fix=c.drop(name, f"remove {name}"))
 
 
-@rule("AC029", "warning", source="utils/dataclasses.py", book=RULES)
+@rule("AC029", "warning", source="utils/dataclasses.py")
 def clipping_cannot_be_off(c: Context) -> Problems:
     """gradient_clipping 0 in the YAML is ignored, and DeepSpeed clips at 1.0."""
     path = f"{DS}.gradient_clipping"
@@ -231,7 +223,7 @@ def clipping_cannot_be_off(c: Context) -> Problems:
         )
 
 
-@rule("AC041", "warning", source="utils/launch.py", book=RULES)
+@rule("AC041", "warning", source="utils/launch.py")
 def dynamo(c: Context) -> Problems:
     """Compilation is not passed on to DeepSpeed's ranks."""
     for path in ("dynamo_backend", "dynamo_config.dynamo_backend"):
@@ -242,14 +234,14 @@ def dynamo(c: Context) -> Problems:
             yield c.problem(path, f"{path} has no effect with DeepSpeed", why=why, fix=c.drop(section, f"remove {section}"))
 
 
-@rule("AC042", "warning", source="commands/launch.py", book=RULES)
+@rule("AC042", "warning", source="commands/launch.py")
 def cpu(c: Context) -> Problems:
     """use_cpu is ignored with DeepSpeed."""
     if uses_deepspeed(c) and c.written("use_cpu") is True:
         yield c.problem("use_cpu", "use_cpu has no effect with DeepSpeed", fix=c.put("use_cpu", False, "write false"))
 
 
-@rule("AC056", "error", when="launch", says="You need to manually pass in `--num_processes`", source="commands/launch.py", book=RULES)
+@rule("AC056", "error", when="launch", says="You need to manually pass in `--num_processes`", source="commands/launch.py")
 def no_processes(c: Context) -> Problems:
     """num_processes is missing."""
     if uses_deepspeed(c) and not c.flat.get("num_processes"):
@@ -259,7 +251,7 @@ def no_processes(c: Context) -> Problems:
         )
 
 
-@rule("AC057", "error", when="launch", source="utils/launch.py", book=RULES)
+@rule("AC057", "error", when="launch", source="utils/launch.py")
 def no_meeting_point(c: Context) -> Problems:
     """Several machines without the address of the first one."""
     launcher = plugin_value(c, "deepspeed_multinode_launcher")
@@ -268,7 +260,7 @@ def no_meeting_point(c: Context) -> Problems:
         yield c.problem("main_process_ip", f"{machines(c)} machines need main_process_ip, the address of the first", why=why)
 
 
-@rule("AC059", "error", when="launch", source="utils/launch.py, prepare_deepspeed_cmd_env", book=RULES)
+@rule("AC059", "error", when="launch", source="utils/launch.py, prepare_deepspeed_cmd_env")
 def rank_of_the_machine(c: Context) -> Problems:
     """machine_rank is not below num_machines: an error if it is read, without effect for one machine or with pdsh and similar launchers."""
     rank, read = c.written("machine_rank"), machines(c) > 1 and _each_machine_is_launched(c)

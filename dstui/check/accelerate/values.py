@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dstui.check.accelerate.book import DS, RULES, device, plugin_value, stage, uses_deepspeed
+from dstui.check.accelerate.book import DS, device, plugin_value, stage, uses_deepspeed
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.plan.accelerate_keys import FILE, PLUGIN, TOP, AccelerateKey
@@ -28,7 +28,7 @@ LEFT_OPEN = ("gradient_accumulation_steps", "gradient_clipping")
 TRUTH = ("true", "false", "yes", "no", "on", "off", "1", "0", "y", "n", "t", "f")
 
 
-@rule("AC010", "error", when="initialize", says="Unknown mixed_precision mode", source="utils/dataclasses.py, utils/launch.py", book=RULES)
+@rule("AC010", "error", when="initialize", says="Unknown mixed_precision mode", source="utils/dataclasses.py, utils/launch.py")
 def value(c: Context) -> Problems:
     """A value that is invalid for its key."""
     for path, key in [(name, key) for name, key in TOP.items()] + [(f"{DS}.{name}", key) for name, key in PLUGIN.items()]:
@@ -84,7 +84,7 @@ def describe_value(given: Any) -> str:
     return repr(given)[:60] if not isinstance(given, (dict, list)) else "a list" if isinstance(given, list) else "a section"
 
 
-@rule("AC011", "error", when="initialize", says="nvme_path", source="runtime/zero/offload_config.py", book=RULES)
+@rule("AC011", "error", when="initialize", says="nvme_path", source="runtime/zero/offload_config.py")
 def nvme_without_a_path(c: Context) -> Problems:
     """Offload to NVMe without a folder for it."""
     if not uses_deepspeed(c) or plugin_value(c, FILE):

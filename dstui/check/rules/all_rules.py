@@ -1,9 +1,9 @@
-"""Import all rules, which registers them: those of `plan_rules`, and those that compare a Plan with a machine or a cluster."""
+"""All rules: those of `plan_rules`, and those that compare a Plan with a machine."""
 
 from __future__ import annotations
 
-from dstui.check.rule import RULES
-from dstui.check.rules import plan_rules, queue
-from dstui.check.rules.machine import health, placement, variables
+from dstui.check.rule import rules_of
+from dstui.check.rules import plan_rules
+from dstui.check.rules.machine import machine_findings
 
-__all__ = ["RULES", "health", "placement", "plan_rules", "queue", "variables"]
+RULES = rules_of(*plan_rules.MODULES, *machine_findings.MODULES)

@@ -1,8 +1,8 @@
-"""Import the rules that judge a Plan or a bare configuration alone, which registers them. A new module is added here and nowhere else."""
+"""The rules that judge a Plan or a bare configuration alone. A new module is added here and nowhere else."""
 
 from __future__ import annotations
 
-from dstui.check.rule import RULES
+from dstui.check.rule import rules_of
 from dstui.check.rules import (
     auto,
     batch,
@@ -19,6 +19,7 @@ from dstui.check.rules import (
     plan_file,
     precision,
     prepared,
+    queue,
     reader,
     releases,
     scheduler,
@@ -30,30 +31,31 @@ from dstui.check.rules import (
     zero,
 )
 
-__all__ = [
-    "RULES",
-    "auto",
-    "batch",
-    "checkpoint",
-    "cluster",
-    "compiling",
-    "experts",
-    "extras",
-    "job",
-    "legacy",
-    "offload",
-    "optimizer",
-    "parallel",
-    "plan_file",
-    "precision",
-    "prepared",
-    "reader",
-    "releases",
-    "scheduler",
-    "schema",
-    "script",
-    "several",
-    "trainer",
-    "zenflow",
-    "zero",
-]
+MODULES = (
+    auto,
+    batch,
+    checkpoint,
+    cluster,
+    compiling,
+    experts,
+    extras,
+    job,
+    legacy,
+    offload,
+    optimizer,
+    parallel,
+    plan_file,
+    precision,
+    prepared,
+    queue,
+    reader,
+    releases,
+    scheduler,
+    schema,
+    script,
+    several,
+    trainer,
+    zenflow,
+    zero,
+)
+RULES = rules_of(*MODULES)

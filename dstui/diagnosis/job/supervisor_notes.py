@@ -208,7 +208,7 @@ class Silence:
     at: str = ""
     """Code location of the first missing rank."""
     over: float | None = None
-    """When the ranks continued; None if they did not."""
+    """The time at which the ranks continued; None if they did not."""
 
     def lasted(self, until: float) -> str:
         """Format the duration: `12 min`."""

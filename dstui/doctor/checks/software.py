@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dstui.doctor.case import Case, Outcome, doctor_check
 from dstui.doctor.checks.gpus import findings_with_codes, outcome_of
@@ -20,7 +21,7 @@ ADAM = ("adam", "adamw", "onebitadam")
 
 @doctor_check("deepspeed")
 def deepspeed(case: Case) -> Outcomes:
-    """torch and DeepSpeed are installed for the interpreter of the ranks, and can be imported."""
+    """torch, DeepSpeed and what reads its configuration are installed for the interpreter of the ranks, and can be imported."""
     software, imports = case.machine.software, case.ready.get("imports")
     if not case.asked:
         yield Outcome("skipped", UNASKED)
@@ -41,6 +42,8 @@ def deepspeed(case: Case) -> Outcomes:
             f"importing torch and deepspeed fails: {imports['problem']}",
             "the packages are incompatible with each other: reinstall them",
         )
+    elif missing := findings_with_codes(case, "MC022"):
+        yield replace(outcome_of(missing[0]), verdict="warn") if case.isolated else outcome_of(missing[0])
     else:
         yield Outcome("ok", f"torch {software.torch}, deepspeed {software.deepspeed}" + ("; both can be imported" if imports else ""))
 

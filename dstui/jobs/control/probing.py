@@ -38,7 +38,7 @@ class Probed:
     ranks: int
     seconds: float
     problem: str = ""
-    """Why fewer engines were made; "" if all were."""
+    """The reason why fewer engines were made; "" if all were."""
 
     @property
     def ok(self) -> bool:

@@ -43,7 +43,7 @@ class StopReport:
     exit_code: int | None
     left: list[str] = field(default_factory=list)
     refused: str = ""
-    """Why nothing was done, as the end of a sentence: the job is not the user's own."""
+    """The reason why nothing was done, as the end of a sentence: the job is not the user's own."""
 
 
 def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM, *, take_over: bool = False) -> StopReport:

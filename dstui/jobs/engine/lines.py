@@ -286,7 +286,7 @@ class EngineLines:
         self.at = 0
         """The number of bytes read."""
         self.modified: float | None = None
-        """When the file was last written, if anything of it was read."""
+        """The time of the last write of the file, if anything of it was read."""
         self._rest = b""
 
     def read(self, budget: int = CHUNK) -> list[Report]:

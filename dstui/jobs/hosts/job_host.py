@@ -43,9 +43,9 @@ class JobHost:
     there: bool = False
     """Whether the host has a folder of the job."""
     lacks: tuple[str, ...] = ()
-    """Why nothing can be started there, as sentences."""
+    """Reasons why nothing can be started there, as sentences."""
     left: tuple[str, ...] | None = None
-    """What a stop could not end there; None until it is finished."""
+    """Processes that a stop could not end there; None until it is finished."""
     code: int | None = None
     """The exit status of the host's own launcher in the current attempt."""
     stopped: bool = False
@@ -61,13 +61,13 @@ class JobHost:
     began: float = 0.0
     """The begin of its connection, by the monotonic clock."""
     moved: float = 0.0
-    """When it last sent a piece of any log, by the monotonic clock."""
+    """The time at which it last sent a piece of any log, by the monotonic clock."""
     spoke: float = field(default_factory=time.monotonic)
-    """When it last sent a piece of a rank's log, by the monotonic clock; initially the start of listening."""
+    """The time at which it last sent a piece of a rank's log, by the monotonic clock; initially the start of listening."""
     changed: float = field(default_factory=time.monotonic)
-    """When it entered its state, as far as this supervisor knows, by the monotonic clock."""
+    """The time at which it entered its state, as far as this supervisor knows, by the monotonic clock."""
     reminders: int = 0
-    """How often it was reported as still unreachable."""
+    """The number of reports that it is still unreachable."""
     _complaint: str = ""
 
     @property

@@ -49,7 +49,7 @@ class JobHosts:
 
     @property
     def moved(self) -> float:
-        """When the last bytes of a log arrived from any host, by the monotonic clock."""
+        """Return the time at which the last bytes of a log arrived from any host, by the monotonic clock."""
         return max((host.moved for host in self.hosts.values()), default=0.0)
 
     @property

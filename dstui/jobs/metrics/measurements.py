@@ -45,7 +45,7 @@ class RankView:
     killed_after: int | None = None
     """The rank that had failed first, if the launcher then ended this one by a signal."""
     last_line_at: float | None = None
-    """When its log was last written, seconds since the epoch; None if it is empty."""
+    """The time of the last write of its log, seconds since the epoch; None if it is empty."""
     step: int | None = None
     steps: int | None = None
     """The total number of steps, if its lines name it."""
@@ -83,13 +83,13 @@ class RankView:
     own_seconds: float | None = None
     """Seconds of recent steps in which it did not wait for another rank."""
     last_step_at: float | None = None
-    """When its engine last reported anything, seconds since the epoch."""
+    """The time of its engine's last report, seconds since the epoch."""
     now: RankNow | None = None
     """Its present phase, which is read if it has been silent for a while."""
 
     @property
     def last_sign(self) -> float | None:
-        """When it last wrote a line or made a step."""
+        """Return the time of its last line or step."""
         return max((at for at in (self.last_line_at, self.last_step_at) if at is not None), default=None)
 
     def engine_fell_silent(self) -> bool:

@@ -34,7 +34,7 @@ class KnownRun:
 
     @property
     def started(self) -> str:
-        """When it was started; "" if that is unknown."""
+        """Return the time of its start; "" if that is unknown."""
         return format_iso(self.status.started) if self.status.started is not None else ""
 
     @property

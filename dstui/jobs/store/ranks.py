@@ -41,7 +41,7 @@ class Rank:
     """Modification time of the record when it was read, in ns."""
     began: float | None = None
     last_alive: float = 0.0
-    """When the rank was last seen alive. It was lost after that, so failures of its peers count as later."""
+    """The time at which the rank was last seen alive. It was lost after that, so failures of its peers count as later."""
 
     @property
     def over(self) -> bool:

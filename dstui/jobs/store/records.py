@@ -64,9 +64,9 @@ class ProcessRecord:
     host: str | None
     """The host's name from os.uname().nodename."""
     started: str
-    """When it started, ISO 8601 in UTC, for information only."""
+    """The time of its start, ISO 8601 in UTC, for information only."""
     ticks: int
-    """When it started, in clock ticks since the host's boot."""
+    """The time of its start, in clock ticks since the host's boot."""
     boot: str | None
     """The boot id of the host's kernel at that time."""
 
@@ -122,9 +122,9 @@ class HostStatus:
 
     state: HostState = "starting"
     since: float | None = None
-    """When it entered this state, seconds since the epoch."""
+    """The time at which it entered this state, seconds since the epoch."""
     problem: str | None = None
-    """Why it is unreachable, or what went wrong there, as a sentence without a full stop."""
+    """The reason why it is unreachable, or what went wrong there, as a sentence without a full stop."""
     exit_code: int | None = None
     """The exit status of the host's own launcher if it has one: 128 + n for signal n. The job's exit status depends only on its ranks."""
     folder: str | None = None
@@ -151,9 +151,9 @@ class JobStatus:
     attempt: int = 1
     """Counted from 1; each restart adds one."""
     started: float | None = None
-    """When the job (its first attempt) was started, seconds since the epoch."""
+    """The time of the job's start (its first attempt), seconds since the epoch."""
     ended: float | None = None
-    """When its last rank ended, or the stop was finished, seconds since the epoch. None until then."""
+    """The time at which its last rank ended, or the stop was finished, seconds since the epoch. None until then."""
     exit_code: int | None = None
     """The job's exit status: that of the rank that failed first, or one requested with a stop. None until the end."""
     supervisor: ProcessRecord | None = None
@@ -170,7 +170,7 @@ class JobStatus:
     hosts: Mapping[str, HostStatus] = field(default_factory=dict)
     """By the hosts' names in the Plan; empty if all ranks run on the supervisor's host, started by the supervisor."""
     next_attempt: float | None = None
-    """When the next attempt starts, during the pause before it; seconds since the epoch."""
+    """The time of the next attempt, during the pause before it; seconds since the epoch."""
     disk_full: str | None = None
     """The folder of the job whose disk was full while the job ran."""
     slurm_job: str | None = None
@@ -179,7 +179,7 @@ class JobStatus:
     waits: str = ""
     """SLURM's description of a queued job; not in the file."""
     foreign: str = ""
-    """Why the job is not the user's own, as the end of a sentence; not in the file."""
+    """The reason why the job is not the user's own, as the end of a sentence; not in the file."""
     unheard: float | None = None
     """Seconds since the last sign of life of a supervisor on another host, if that is too long ago; not in the file."""
     orphaned: bool = False
@@ -248,7 +248,7 @@ def _encoded(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """How often a failed job is started again."""
+    """The restarts of a failed job: how many, after which pause, with which arguments."""
 
     max: int = 0
     """Attempts after the first."""
@@ -334,7 +334,7 @@ class LaunchRecord:
     on_end: str | None = None
     """A shell command or URL to notify."""
     observe: str = "off"
-    """How much the hook in each rank reports: engine, process or off (in older records); probe-N ends the rank after N engines are made."""
+    """Reports of the hook in each rank: engine, process or off (in older records); probe-N ends the rank after N engines are made."""
     base: str | None = None
     """The folder from which relative paths of the Plan start; missing in older records."""
     cluster: ClusterRecord | None = None

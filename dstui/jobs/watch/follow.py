@@ -84,7 +84,7 @@ class Follower:
         self._engine_turn = 0
         self._hooks_checked = False
         self._complete_since = 0.0
-        """When all ranks were first seen to have started, by time.monotonic()."""
+        """The time at which all ranks were first seen to have started, by time.monotonic()."""
         self._phases_read: dict[int, float] = {}
         self.warnings: list[str] = []
         """Warnings from the engines, shown when they are found and again at the end."""

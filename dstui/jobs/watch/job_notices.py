@@ -28,7 +28,7 @@ class JobNotices:
     def __init__(self, folder: JobFolder) -> None:
         self._folder, self._events = folder, Tail(folder.events_file)
         self.foreign = ""
-        """Why the job is not the user's own, as the end of a sentence."""
+        """The reason why the job is not the user's own, as the end of a sentence."""
         self.waits = ""
         """SLURM's state of a queued job, as a sentence."""
         self.unheard = ""

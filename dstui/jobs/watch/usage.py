@@ -59,7 +59,7 @@ class Usage:
     temperature: float | None = None
     """Degrees Celsius."""
     throttle: tuple[str, ...] = ()
-    """Why the GPU's clocks are lowered now."""
+    """Reasons for which the GPU's clocks are lowered now."""
 
     def __str__(self) -> str:
         return usage_text(self.kind, self.load, self.memory, self.power) if not self.why else f"{self.kind} unknown"
@@ -117,7 +117,7 @@ class Sampler:
         self.latest: Mapping[int, Usage] = {}
         """By rank, for the ranks that run here."""
         self.note = ""
-        """What is not sampled, and why, in a few words."""
+        """Values that are not sampled, and why, in a few words."""
         self._folder, self._every, self._tell = folder, every, tell
         launch = folder.read_launch()
         self._env: Mapping[str, str] = launch.env if launch else {}

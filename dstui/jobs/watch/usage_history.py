@@ -42,7 +42,7 @@ class Sample(NamedTuple):
     power: float | None = None
     device: int | None = None
     throttle: tuple[str, ...] = ()
-    """Why the GPU's clocks were lowered."""
+    """Reasons for which the GPU's clocks were lowered."""
 
 
 class History(NamedTuple):

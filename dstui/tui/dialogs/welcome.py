@@ -106,7 +106,7 @@ class Start(Ask):
         super().__init__("What do you want to start from?", "", ())
         self.found, self.machine = found, machine
         self.judged: dict[str, str] = {}
-        """What is known of the site's templates: whether each fits here."""
+        """Verdicts on the site's templates: whether each fits here."""
 
     def on_mount(self) -> None:
         """Draw it, and judge the site's templates beside the screen."""

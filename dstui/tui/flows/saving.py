@@ -43,7 +43,7 @@ class Saving:
         """The session is left without having asked about its edits: they are kept as a draft."""
         self._busy = False
         self._next: Then | None = None
-        """What was asked for while the file was still being written."""
+        """The action that was requested while the file was still being written."""
 
     def save(self) -> None:
         """Save the Plan. Asks for a name if it has none, and before replacing a file that another program changed."""

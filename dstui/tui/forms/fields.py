@@ -60,7 +60,7 @@ class Field:
     """Informative rows below it, for a width in cells. A small screen shows them below all fields, so that they do not push fields away."""
     unit: str = ""
     default: Any = UNSET
-    """What happens if nothing is set; UNSET means to look in the model and the catalogue."""
+    """The behaviour if nothing is set; UNSET means to look in the model and the catalogue."""
     disabled: Disabled | None = None
     read: Callable[[State], Any] | None = None
     """Returns the current answer, if it is not simply the value at `path`."""

@@ -93,7 +93,7 @@ class KeyHint(NamedTuple):
     """The position in the footer, from the left; from PINNED on at its right edge, which is always visible."""
     display: str = ""
     footer: str = ""
-    """What the footer shows instead of `display`, if one hint there is for several keys."""
+    """The footer's text instead of `display`, if one hint there is for several keys."""
     priority: bool = False
     """Whether it is also valid while something is typed."""
 

@@ -154,7 +154,7 @@ class DiagnosisPane(RowList):
         self.diagnosis: Diagnosis | None = None
         self.hang: Hang | None = None
         self.grouped: tuple[str, ...] = ()
-        """Where the ranks are, grouped by place; empty if their stacks were not read."""
+        """The ranks grouped by the place where they are; empty if their stacks were not read."""
         self._moment: Moment | None = None
         self._places: tuple[str, ...] = ()
         """The same from the supervisor."""

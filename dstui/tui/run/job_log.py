@@ -40,7 +40,7 @@ class JobLog:
         self.folder: JobFolder | None = None
         self.filter = Filter()
         self.typed_error = ""
-        """Why the typed text is not a valid filter or expression; "" if it is."""
+        """The reason why the typed text is not a valid filter or expression; "" if it is."""
         self.hosts: Mapping[int, str] = {}
         self._goal: float | None = None  # the time to go to, as soon as it is found
         self._sought: tuple[int, int] | None = None

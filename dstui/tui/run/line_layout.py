@@ -48,7 +48,7 @@ class Stamps:
     def __init__(self) -> None:
         self.kind: str = setting("timestamps")
         self.started: float | None = None
-        """When the job began, the zero of times since the start."""
+        """The job's start, the zero of times since the start."""
 
     def advance(self) -> str:
         """Switch to the next format and return it."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dstui.logs.log_rows import LogRows
 
 KINDS = ("error", "found", "warning")
-"""If there are several in one cell, the first of these is shown."""
+"""Kinds of marks; of several in one cell, the first of these is shown."""
 MARKS = {"error": GLYPHS["error"], "warning": GLYPHS["warning"], "found": "◆"}
 
 

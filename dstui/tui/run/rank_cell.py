@@ -43,7 +43,7 @@ class Cell(NamedTuple):
     loss: float | None
     age: float | None
     usage: str = ""
-    """What it uses: `GPU 97 %  71.2 GB  612 W`."""
+    """Its use: `GPU 97 %  71.2 GB  612 W`."""
     exit_code: int | None = None
     killed_after: int | None = None
     """The rank that had failed first, if this one was then killed."""

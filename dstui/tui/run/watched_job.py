@@ -67,9 +67,9 @@ class WatchedJob:
         self.follower = Follower(folder, BACKLOG, lines=False, status_of=QueuedStatus() if known and known.slurm_job else take_over)
         self._watch = Watch(silence)
         self.history: History | None = None
-        """What the ranks used in the last minutes, from the supervisor's file; None before it was read."""
+        """The ranks' use in the last minutes, from the supervisor's file; None before it was read."""
         self.expected: Forecast | None = None
-        """What was forecast of it; None where its Plan names no model, or before that was worked out."""
+        """Its forecast; None where its Plan names no model, or before that was worked out."""
         self._forecast_done = False
         self.sampler = Sampler(folder, tell=self._on_sample)
         self._stopping: float | None = None

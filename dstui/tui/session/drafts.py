@@ -39,7 +39,7 @@ class Draft:
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
     ticks: int = field(default_factory=lambda: _ticks(os.getpid()))
-    """When that process started, in clock ticks since boot."""
+    """The start of that process, in clock ticks since boot."""
 
     @property
     def file(self) -> Path:

@@ -52,7 +52,7 @@ class State:
     target: Target | None = None
     """The Plan with the machine and the hostfile: what is launched and what the review shows. None before the first check."""
     unlaunchable: str = ""
-    """Why the target has no command; "" if it has one."""
+    """The reason why the target has no command; "" if it has one."""
     lookups: Mapping[Lookup, Any] = field(default_factory=dict)
     """The results of look-ups of files around the Plan."""
     outlook: Outlook | None = None

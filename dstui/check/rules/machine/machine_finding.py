@@ -1,6 +1,6 @@
 """Rules about the machine: the consequences of its facts for a job, with reason and source. Pure functions on values.
 
-One rule is one small function, registered with a code that is unique among all rules of `dstui.check`:
+One rule is one small function with a code that is unique among all rules of `dstui.check`:
 
     @machine_rule("MC007", "error", source="nvml.h, nvmlComputeMode_t")
     def compute_mode(machine: Machine, requirement: Requirement) -> MachineFindings:
@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from dstui.base.dataclass import dataclass
 from dstui.check.context import UNPROBED, Context, Problem, pointer
-from dstui.check.rule import Problems, Rule, register, title_of
+from dstui.check.rule import Problems, Rule, title_of
 from dstui.check.rules.machine.requirement import Requirement, requirement_of
 from dstui.machine.snapshot import Machine
 from dstui.plan.finding import Fix, Operation, When
@@ -54,10 +54,10 @@ class MachineRule(Rule):
     find: FindMachine
 
 
-def machine_rule(code: str, level: Level, *, source: str) -> Callable[[FindMachine], FindMachine]:
-    """Register a rule about the machine. The function's docstring is its title."""
+def machine_rule(code: str, level: Level, *, source: str) -> Callable[[FindMachine], MachineRule]:
+    """Make a rule about the machine of a function, whose docstring is the title."""
 
-    def registered(find: FindMachine) -> FindMachine:
+    def made(find: FindMachine) -> MachineRule:
         def evaluate(c: Context) -> Problems:
             # Only a Plan is checked against the machine: a bare configuration names no GPUs.
             if c.plan is not None and c.machine is not None and c.machine.source != UNPROBED:
@@ -65,10 +65,9 @@ def machine_rule(code: str, level: Level, *, source: str) -> Callable[[FindMachi
                     yield problem_of_machine(finding, c)
 
         when: When | None = "run" if level == "error" else None
-        register(MachineRule(code, level, title_of(find), evaluate, when, source=source, find=find))
-        return find
+        return MachineRule(code, level, title_of(find), evaluate, when, source=source, find=find)
 
-    return registered
+    return made
 
 
 def problem_of_machine(finding: MachineFinding, c: Context) -> Problem:

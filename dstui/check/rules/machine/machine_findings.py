@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dstui.check.rule import RULES
-from dstui.check.rules.machine import (
-    health,  # noqa: F401 - importing them registers their rules
-    placement,  # noqa: F401
-    variables,  # noqa: F401
-)
+from dstui.check.rule import rules_of
+from dstui.check.rules.machine import health, packages, placement, variables
 from dstui.check.rules.machine.machine_finding import MachineFinding, MachineRule
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.snapshot import Machine
 
+MODULES = (health, packages, placement, variables)
+RULES = [rule for rule in rules_of(*MODULES).values() if isinstance(rule, MachineRule)]
 MARKS = {"error": "✗", "warning": "▲", "info": "·"}
 
 
@@ -23,8 +21,7 @@ def check_machine(machine: Machine, requirement: Requirement | None = None) -> l
     requirement = requirement or Requirement()
     found = [
         replace(finding, level=finding.level or rule.severity, code=rule.code, source=rule.source)
-        for rule in RULES.values()
-        if isinstance(rule, MachineRule)
+        for rule in RULES
         for finding in rule.find(machine, requirement)
     ]
     return sorted(found, key=lambda finding: ("error", "warning", "info").index(finding.level or "info"))

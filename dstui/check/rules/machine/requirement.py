@@ -33,7 +33,7 @@ class Requirement:
     overlap_comm: bool | None = None
     """None if it is not set."""
     offload: str = "none"
-    """Where the optimizer's state is kept: none, cpu, nvme."""
+    """The place of the optimizer's state: none, cpu, nvme."""
     nvme_path: str | None = None
     super_offload: bool = False
     hpz: int = 1
@@ -46,6 +46,10 @@ class Requirement:
     cpu_binding: str | None = None
     port: int | None = None
     """The port on which rank 0 will listen, if that is on this machine and was chosen beforehand."""
+    integration: str = ""
+    """The reader of the configuration, which is imported for it; "" without a Plan."""
+    reader_is_seen: bool = True
+    """Whether the script is not known to read the configuration in another way."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The Plan's variables for the ranks."""
 
@@ -101,6 +105,8 @@ def _requirement(c: Context) -> Requirement:
         params=plan.model.params if plan.model else None,
         cpu_binding=cluster.cpu_binding,
         port=cluster.master_port if _rank_0_is_here(cluster.master_addr, used) else None,
+        integration="" if plan.job.command else c.integration,
+        reader_is_seen=c.facts is None or c.integration in (c.facts.integration, c.facts.reader),
         environment=dict(cluster.env),
     )
 

@@ -95,33 +95,86 @@ class Output:
         self.count += 1
 
 
-class Hook:
-    """Observes the engines of this process. Each method that DeepSpeed's wrappers call catches its own errors."""
+class Budget:
+    """The steps that may be reported: every one of usual trainings, a sample of many per second."""
 
-    def __init__(self, output: Output, mode: str) -> None:
+    def __init__(self, output: Output) -> None:
         self.output = output
-        self.ends_after = int(mode.rpartition("-")[2]) if mode.startswith("probe-") else 0
-        self.active = True
-        self.faults = 0
-        self.models = 0
-        self.thread: Any = None
-        self.current: Engine | None = None
-        self.engines: list[Engine] = []
-        self.sources: set[Any] = set()
-        """Files of the engines' classes, by which the frames of a resting engine are known."""
-        self.bare: dict[type, type] = {}
-        """Class of an engine -> its subclass without wrappers."""
-        self.written: tuple[Any, ...] = ()
-        self.torch: Any = None
-        self.is_compiling: Any = None
         self.tokens, self.refilled = BURST, 0.0
-        self.optimizers: Any = None
-        self.alone = False
-        self.device: Any = None
+
+    def take(self, now: float) -> bool:
+        """Return whether to report this step."""
+        self.tokens, self.refilled = self.due(now), now
+        if self.tokens < 1.0:
+            return False
+        self.tokens -= 1.0
+        return True
+
+    def due(self, now: float) -> float:
+        """Return how many steps may be reported now."""
+        rate = next(rate for most, rate in RATES if self.output.count < most)
+        return min(self.tokens + (now - self.refilled) * rate, BURST)
+
+    def allow(self, steps: int, now: float) -> None:
+        """Allow this many steps and no more."""
+        self.tokens, self.refilled = float(steps), now
+
+
+class Device:
+    """Numbers and times of the rank's GPU, read without waiting for it; numbers on a CPU are read at once."""
+
+    def __init__(self) -> None:
+        self.cuda: Any = None
+        """torch.cuda of a rank on a GPU."""
         self.ring: Any = None
         self.slot = 0
 
-    # Writing
+    def fetch(self, value: Any) -> Any:
+        """Return a number, or `("slot", n)` for one that a device still computes; None if it is unavailable without waiting."""
+        if value is None or isinstance(value, (int, float)):
+            return value
+        if value.device.type == "cpu":
+            return value.item()
+        if self.cuda is None or value.device.type != "cuda" or self.cuda.is_current_stream_capturing():
+            return None
+        if self.ring is None:
+            torch = sys.modules["torch"]
+            self.ring = torch.empty(SLOTS, dtype=torch.float64, pin_memory=True)
+        self.slot = (self.slot + 1) % SLOTS
+        self.ring[self.slot].copy_(value.detach().reshape(()), non_blocking=True)
+        return ("slot", self.slot)
+
+    def number(self, value: Any) -> float | None:
+        """Return a number that has arrived from the device."""
+        return float(self.ring[value[1]]) if isinstance(value, tuple) else value
+
+    def mark(self) -> Any:
+        """Record an event in the device's own queue."""
+        if self.cuda.is_current_stream_capturing():
+            return None
+        event = self.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes that torch has reserved, and the most that it has allocated."""
+        return {"reserved": self.cuda.memory_reserved(), "peak": self.cuda.max_memory_allocated()}
+
+
+class Writer:
+    """Writes what the hook observes, in a thread, and what the rank does now."""
+
+    def __init__(self, output: Output, device: Device, budget: Budget) -> None:
+        self.output, self.device, self.budget = output, device, budget
+        self.active = True
+        self.faults = 0
+        self.thread: Any = None
+        self.current: Engine | None = None
+        """The engine that was used last."""
+        self.engines: list[Engine] = []
+        self.sources: set[Any] = set()
+        """Files of the engines' classes, by which the frames of a resting engine are known."""
+        self.written: tuple[Any, ...] = ()
 
     def start(self) -> None:
         """Start the writing thread, once."""
@@ -186,8 +239,8 @@ class Hook:
     def wake_engines(self, now: float) -> None:
         """Let each resting engine report one step, if any may be reported."""
         resting = [state for state in self.engines if state.rests]
-        if resting and self.due(now) >= 1.0:
-            self.tokens, self.refilled = float(len(resting)), now
+        if resting and self.budget.due(now) >= 1.0:
+            self.budget.allow(len(resting), now)
             for state in resting:
                 state.wake()
 
@@ -211,13 +264,13 @@ class Hook:
 
     def complete(self, facts: dict[str, Any]) -> None:
         """Insert the numbers of a step that have arrived from the device into its line."""
-        losses, divided = [self.number(value) for value in facts.pop("losses")], facts.pop("divided")
+        losses, divided = [self.device.number(value) for value in facts.pop("losses")], facts.pop("divided")
         known = [loss for loss in losses if loss is not None]
         if known and len(known) == len(losses) < MOST_LOSSES:
             facts["loss"] = sum(known) if divided else sum(known) / len(known)
             if len(known) > 1:
                 facts["losses"], facts["divided"] = known, divided
-        facts["grad_norm"] = self.number(facts["grad_norm"])
+        facts["grad_norm"] = self.device.number(facts["grad_norm"])
         facts["times"] = {phase: round(seconds, 6) for phase, seconds in facts["times"].items()}
         facts["rss"] = resident()
 
@@ -300,22 +353,38 @@ class Hook:
         if self.faults >= MOST_FAULTS:
             self.stop()
 
+
+class Hook:
+    """Observes the engines of this process. Each method that DeepSpeed's wrappers call catches its own errors."""
+
+    def __init__(self, output: Output, mode: str) -> None:
+        self.output, self.device, self.budget = output, Device(), Budget(output)
+        self.writer = Writer(output, self.device, self.budget)
+        self.ends_after = int(mode.rpartition("-")[2]) if mode.startswith("probe-") else 0
+        """A probe ends the process after this many engines; 0 = it trains."""
+        self.models = 0
+        self.bare: dict[type, type] = {}
+        """Class of an engine -> its subclass without wrappers."""
+        self.is_compiling: Any = None
+        self.optimizers: Any = None
+        self.alone = False
+
     # Entry points: modules that have just been imported
 
     def deepspeed_imported(self, deepspeed: Any) -> None:
         """Wrap deepspeed.initialize and the engine's methods."""
         import functools
 
-        self.torch = torch = sys.modules["torch"]
+        torch = sys.modules["torch"]
         self.is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
-        self.start()
+        self.writer.start()
         hook, initialize = self, deepspeed.initialize
 
         @functools.wraps(initialize)
         def initialize_and_report(*args: Any, **kwargs: Any) -> Any:
             hook.output.phase = "initialize"
             result = initialize(*args, **kwargs)
-            if hook.active:
+            if hook.writer.active:
                 hook.initialized(result, args, kwargs)
             if hook.ends_after and hook.models >= hook.ends_after:
                 hook.leave_process()
@@ -333,22 +402,22 @@ class Hook:
 
     def optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """Report, once, that an optimizer stepped without an engine, and from where."""
-        if self.alone or self.models or not self.active:
+        if self.alone or self.models or not self.writer.active:
             return
         if self.is_compiling is not None and self.is_compiling():
             return
         self.alone = True
         try:
-            self.start()
+            self.writer.start()
             distributed = sys.modules.get("torch.distributed")
             ranks = distributed.get_world_size() if distributed and distributed.is_available() and distributed.is_initialized() else 1
             caller, own = callers(sys._getframe(1))
-            self.put(
+            self.writer.put(
                 "alone",
                 {"optimizer": name_of(optimizer), "caller": caller, "own": own, "ranks": ranks, "imported": "deepspeed" in sys.modules},
             )
         except Exception as error:
-            self.fault("optimizer", error)
+            self.writer.fault("optimizer", error)
         if self.ends_after:
             self.leave_process()
 
@@ -360,7 +429,7 @@ class Hook:
                 distributed.barrier()
         except Exception:
             pass
-        self.end()
+        self.writer.end()
         os._exit(0)
 
     # Engines
@@ -374,7 +443,7 @@ class Hook:
             path = config if isinstance(config, str) else getattr(given, "deepspeed_config", None) if config is None else None
             self.adopt(engine, {"caller": caller, "own": own, "path": os.path.abspath(path) if path else None})
         except Exception as error:
-            self.fault("initialize", error)
+            self.writer.fault("initialize", error)
 
     def adopt(self, engine: Any, facts: dict[str, Any]) -> Engine:
         """Observe an engine from now on, and report its description."""
@@ -385,13 +454,13 @@ class Hook:
         for base in type(engine).__mro__:
             if base.__module__.startswith("deepspeed."):
                 self.wrap_class(base)
-        state = self.current = engine.__dict__[STATE] = Engine(self.models, engine)
-        self.engines.append(state)
+        state = self.writer.current = engine.__dict__[STATE] = Engine(self.models, engine)
+        self.writer.engines.append(state)
         facts["model"] = state.number
         facts.update(description(engine))
-        if self.device is None and getattr(engine.device, "type", "") == "cuda":
-            self.device = self.torch.cuda
-        self.put("initialize", facts)
+        if self.device.cuda is None and getattr(engine.device, "type", "") == "cuda":
+            self.device.cuda = sys.modules["torch"].cuda
+        self.writer.put("initialize", facts)
         return state
 
     def wrap_class(self, kind: Any) -> None:
@@ -402,7 +471,7 @@ class Hook:
                 wrapped = self.wrapped(method, name, phase)
                 setattr(wrapped, STATE, True)
                 setattr(kind, name, wrapped)
-        self.sources.add(getattr(sys.modules.get(kind.__module__), "__file__", None))
+        self.writer.sources.add(getattr(sys.modules.get(kind.__module__), "__file__", None))
 
     def bare_class(self, kind: type) -> type:
         """Return the subclass of resting engines: the original methods.
@@ -437,7 +506,7 @@ class Hook:
 
     def observe(self, method: Callable[..., Any], name: str, phase: str, engine: Any, args: Any, kwargs: Any) -> Any:
         """Call a method of an engine, and report what it did."""
-        if not self.active:
+        if not self.writer.active:
             return method(engine, *args, **kwargs)
         if self.ends_after:
             self.leave_process()
@@ -458,7 +527,7 @@ class Hook:
             state: Engine = engine.__dict__.get(STATE) or self.adopt(engine, {})
             if state.phase or (state.rests and name not in REPORTED and phase != "evaluation"):
                 return None
-            now, self.current, state.raised = time.perf_counter(), state, None
+            now, self.writer.current, state.raised = time.perf_counter(), state, None
             if state.woken:
                 state.step, state.seen, state.woken = engine.global_steps, "", False
             if name == "backward" and not state.calls_backward:
@@ -470,25 +539,25 @@ class Hook:
                 state.count_inputs(args, kwargs)
             state.backwards += name == "backward"
             if state.evaluated and phase in ("forward", "train_batch", "backward"):
-                self.put(
+                self.writer.put(
                     "evaluation", {"model": state.number, "step": state.step, "forwards": state.evaluated, "seconds": state.evaluating}
                 )
                 state.evaluated, state.evaluating = 0, 0.0
             if state.measured is None and phase in ("forward", "backward", "train_batch"):
-                state.measured = self.allowed(now)
+                state.measured = self.budget.take(now)
                 state.began = state.began or now
                 # A forward that torch.compile has inlined is not seen here: then the class must not change.
                 if not state.measured and state.seconds < QUICK and name != "backward":
                     state.rest(engine, self.bare_class(type(engine)))
                     return None
             state.phase, state.entered = phase, now
-            if state.measured and self.device is not None:
-                state.marks.append((phase, self.mark(), None))
+            if state.measured and self.device.cuda is not None:
+                state.marks.append((phase, self.device.mark(), None))
             if name in REPORTED:
-                self.put(REPORTED[name], dict(place_of(args, kwargs), model=state.number, step=state.step, state="begun"))
+                self.checkpoint(name, state, args, kwargs, {"state": "begun"})
             return state
         except Exception as error:
-            self.fault(name, error)
+            self.writer.fault(name, error)
             return None
 
     def leave(self, engine: Any, state: Engine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -503,12 +572,12 @@ class Hook:
                 if not state.half_seen:
                     state.evaluated, state.evaluating = state.evaluated + 1, state.evaluating + seconds
             elif name in REPORTED:
-                self.put(REPORTED[name], dict(place_of(args, kwargs), model=state.number, step=state.step, state="done", seconds=seconds))
+                self.checkpoint(name, state, args, kwargs, {"state": "done", "seconds": seconds})
             elif state.measured:
                 state.times[phase] = state.times.get(phase, 0.0) + seconds
-                if self.device is not None:
-                    state.marks[-1] = (phase, state.marks[-1][1], self.mark())
-                    state.memory[phase] = self.device.memory_allocated()
+                if self.device.cuda is not None:
+                    state.marks[-1] = (phase, state.marks[-1][1], self.device.mark())
+                    state.memory[phase] = self.device.cuda.memory_allocated()
                 if name == "backward":
                     self.take_loss(state, args[0] if args else kwargs.get("loss"), kwargs.get("scale_wrt_gas") is False)
                 elif name == "train_batch" or not state.calls_backward:
@@ -516,57 +585,23 @@ class Hook:
             if name in ("step", "train_batch") and engine.global_steps != state.step:
                 self.stepped(engine, state, now)
         except Exception as error:
-            self.fault(name, error)
+            self.writer.fault(name, error)
+
+    def checkpoint(self, name: str, state: Engine, args: tuple[Any, ...], kwargs: dict[str, Any], facts: dict[str, Any]) -> None:
+        """Report the begin or the end of saving or loading a checkpoint."""
+        self.writer.put(REPORTED[name], dict(place_of(args, kwargs), model=state.number, step=state.step, **facts))
 
     def take_loss(self, state: Engine, loss: Any, divided: bool) -> None:
         """Read the loss of a micro-batch without waiting for the device."""
         state.divided = divided
         if len(state.losses) < MOST_LOSSES and getattr(loss, "numel", int)() == 1:
-            state.losses.append(self.fetch(loss))
-
-    def fetch(self, value: Any) -> Any:
-        """Return a number, or `("slot", n)` for one that a device still computes; None if it is unavailable without waiting."""
-        if value is None or isinstance(value, (int, float)):
-            return value
-        if value.device.type == "cpu":
-            return value.item()
-        if self.device is None or value.device.type != "cuda" or self.device.is_current_stream_capturing():
-            return None
-        if self.ring is None:
-            self.ring = self.torch.empty(SLOTS, dtype=self.torch.float64, pin_memory=True)
-        self.slot = (self.slot + 1) % SLOTS
-        self.ring[self.slot].copy_(value.detach().reshape(()), non_blocking=True)
-        return ("slot", self.slot)
-
-    def number(self, value: Any) -> float | None:
-        return float(self.ring[value[1]]) if isinstance(value, tuple) else value
-
-    def mark(self) -> Any:
-        """Record an event in the device's own queue."""
-        if self.device.is_current_stream_capturing():
-            return None
-        event = self.device.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def allowed(self, now: float) -> bool:
-        """Return whether to report this step: every step of usual trainings, a sample of many per second."""
-        self.tokens, self.refilled = self.due(now), now
-        if self.tokens < 1.0:
-            return False
-        self.tokens -= 1.0
-        return True
-
-    def due(self, now: float) -> float:
-        """Return how many steps may be reported now."""
-        rate = next(rate for most, rate in RATES if self.output.count < most)
-        return min(self.tokens + (now - self.refilled) * rate, BURST)
+            state.losses.append(self.device.fetch(loss))
 
     def stepped(self, engine: Any, state: Engine, now: float) -> None:
         """Report an optimizer step, if this one is reported, and begin the next."""
         state.step = engine.global_steps
         state.seconds = now - state.began
-        if state.measured and self.active:
+        if state.measured and self.writer.active:
             facts: dict[str, Any] = {
                 "model": state.number,
                 "step": state.step,
@@ -574,7 +609,7 @@ class Hook:
                 "losses": state.losses,
                 "divided": state.divided,
                 "lr": sorted(set(engine.get_lr()))[:8],
-                "grad_norm": self.fetch(engine.__dict__.get("_global_grad_norm")),
+                "grad_norm": self.device.fetch(engine.__dict__.get("_global_grad_norm")),
                 "skipped": engine.skipped_steps,
                 "samples": engine.global_samples,
                 "times": dict(state.times, total=now - state.began),
@@ -585,10 +620,10 @@ class Hook:
                 facts["tokens"] = state.tokens
             if state.elements:
                 facts["elements"] = state.elements
-            if self.device is not None:
-                facts["memory"] = dict(state.memory, reserved=self.device.memory_reserved(), peak=self.device.max_memory_allocated())
-                facts["ready"] = Ready(self.mark(), state.marks, facts["times"])
-            self.put("step", facts)
+            if self.device.cuda is not None:
+                facts["memory"] = dict(state.memory, **self.device.memory())
+                facts["ready"] = Ready(self.device.mark(), state.marks, facts["times"])
+            self.writer.put("step", facts)
         state.begin(now)
 
 
@@ -829,10 +864,10 @@ def observe() -> None:
     sys.path[:] = [entry for entry in sys.path if entry != HERE]
     sys.path_importer_cache.pop(HERE, None)
     hook = Hook(Output(folder, os.environ["RANK"], mode), mode)
-    os.execv, os.execve = hook.replaced_by(os.execv), hook.replaced_by(os.execve)
+    os.execv, os.execve = hook.writer.replaced_by(os.execv), hook.writer.replaced_by(os.execve)
     if mode != "process":
         waiting = {"deepspeed": hook.deepspeed_imported, "torch.optim.optimizer": hook.torch_imported}
-        sys.meta_path.insert(0, Finder(waiting, hook.fault))
+        sys.meta_path.insert(0, Finder(waiting, hook.writer.fault))
 
 
 if __name__ == "sitecustomize" and SETTINGS in os.environ:
