@@ -149,5 +149,4 @@ def _evaluated(context: Context) -> Iterator[Finding]:
     else:
         from dstui.check.rules.all_rules import RULES
 
-    rules = tuple(RULES.values())  # a thread of the TUI may still import further ones
-    return (finding for rule in rules if rule.applies(context) for finding in rule.findings(context))
+    return (finding for rule in RULES.values() if rule.applies(context) for finding in rule.findings(context))

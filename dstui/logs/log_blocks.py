@@ -43,8 +43,6 @@ class EmptyLog:
         """Return True: there is nothing to make."""
         return True
 
-    is_settled = is_made
-
 
 class LogBlock:
     """A stretch of the log: which bytes of which logs, in what order, and how many rows that makes."""

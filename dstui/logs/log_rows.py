@@ -274,12 +274,8 @@ class LogRows:
 
     def is_made(self, number: int) -> bool:
         """Return whether a row can be read at once; else the rows of its block must be made."""
-        block = self._oldest + self._index(number)
-        return block in self._kept or (self._open is not None and block == self.blocks[-1])
-
-    def is_settled(self, number: int) -> bool:
-        """Return whether a row stays as it is: it is not in the block that grows, nor a line that does."""
-        return number < (self._blocks[-1].first if self._growing else self._settled)
+        block = self._oldest + bisect_right(self._blocks, number, key=lambda block: block.first) - 1
+        return block in self._kept or number >= self._settled or (self._open is not None and block == self.blocks[-1])
 
     def ranks_of(self, number: int) -> list[int]:
         """Return the ranks that wrote the line of a row."""
@@ -345,12 +341,9 @@ class LogRows:
         return next((block.since for block in self._blocks if isfinite(block.since)), nan)
 
     def _find(self, number: int) -> tuple[BlockRows, int]:
-        index = self._index(number)
+        index = bisect_right(self._blocks, number, key=lambda block: block.first) - 1
         shown = self._shown(self._oldest + index)
         return shown, shown.picked[number - self._blocks[index].first]
-
-    def _index(self, number: int) -> int:
-        return bisect_right(self._blocks, number, key=lambda block: block.first) - 1
 
     def _source_rank(self, log: int) -> int | None:
         return self.timeline.sources[log].rank

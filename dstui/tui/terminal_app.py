@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.errors import NoWidget
 from textual.filter import LineFilter
-from textual.theme import Theme
 
 from dstui.base.output import say
 from dstui.base.regular_files import append_regular
@@ -37,10 +37,11 @@ class TerminalApp(App[int]):
 
     def __init__(self) -> None:
         self._variables: dict[str, dict[str, str]] = {}
-        self._themes: dict[str, Theme | None] = {}
         super().__init__()
         for theme in THEMES:
             self.register_theme(theme)
+        # Textual copies the list of all themes for each line that it paints
+        self.get_theme = lru_cache(self.get_theme)  # type: ignore[method-assign]
         wanted = os.environ.get("TEXTUAL_THEME") or setting("theme")
         self.theme = wanted if wanted in self.available_themes else THEMES[0].name
         self.refresh_css()  # Textual has read $TEXTUAL_THEME before our themes were registered, and takes the same name for no change
@@ -63,12 +64,6 @@ class TerminalApp(App[int]):
             self._variables[name] = {"frame": f"{variables['foreground']} 20%", **variables}
         self.theme_variables = self._variables[name]
         return self._variables[name]
-
-    def get_theme(self, theme_name: str) -> Theme | None:
-        """Return a theme by name. Textual copies the list of all themes for each line that it paints; they change only at the start."""
-        if self._themes.get(theme_name) is None:
-            self._themes[theme_name] = super().get_theme(theme_name)
-        return self._themes[theme_name]
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's filters and the one that removes control characters."""

@@ -15,9 +15,10 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 from rich.terminal_theme import TerminalTheme
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
+from textual.scrollbar import ScrollDown, ScrollTo, ScrollUp
 from textual.selection import Selection
 from textual.strip import Strip
 
@@ -175,11 +176,14 @@ class LogView(RowList):
         """Scroll sideways in long lines."""
         self.scroll_to(x=min(max(self.scroll_offset.x + by, 0), self.max_scroll_x), animate=False, immediate=True)
 
-    def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
+    @on(events.MouseScrollUp)
+    @on(events.MouseScrollDown)
+    @on(ScrollTo)
+    @on(ScrollUp)
+    @on(ScrollDown)
+    def _scrolls(self) -> None:
         """Handle the wheel and the scroll bar as scrolling, once they have moved."""
         self.call_later(self._scrolled)
-
-    on_mouse_scroll_down = on_scroll_to = on_scroll_up = on_scroll_down = on_mouse_scroll_up
 
     def on_click(self, event: events.Click) -> None:
         """Mark the clicked line; show it in full on the second click."""

@@ -1,4 +1,4 @@
-"""The lines of a log as they were last read for the screen. Each is read once, and one painting reads only for a short while.
+"""The lines of a log as they were last read for the screen. One painting makes only as many as it can in a short while.
 
 With a thousand ranks in one row, each row of a screen is made from a block of its own: all of them together take a third of a second.
 """
@@ -60,7 +60,7 @@ class ShownLines:
                 return LATE
             self._read = True  # at least one in each spell
         line = self._lines.line(number)
-        if self._lines.is_settled(number):
+        if isinstance(self._lines, LogRows) and number < self._lines.start(self._lines.blocks[-1]):  # others may change
             self._known[number] = line
             if len(self._known) > KEPT:
                 self._known.popitem(last=False)
