@@ -44,6 +44,14 @@ def test_truncated_later_run_is_not_reported_as_failed(tmp_path: Path) -> None:
         assert (again.cause, again.kind) == ("USER-PY", "failure"), "a few lines are not a run"
 
 
+def test_stacks_of_a_crash_are_no_later_run(tmp_path: Path) -> None:
+    torn = ['  File "/opt/a.py', '", line 331  File "Thread 0x00ff (most recent call first):', "331 in wait", "_feed", '"']
+    crashed = ["Fatal Python error: Segmentation fault", "", "Thread 0x00ff (most recent call first):", *torn * 40]
+    parent = traceback(None, "EOFError")
+    assert diagnose_lines(tmp_path / "a", [*crashed, *parent]).cause == "SIGSEGV"
+    assert diagnose_lines(tmp_path / "b", [*crashed, *steps(0, 100), *BUG]).cause == "USER-PY", "another run"
+
+
 def test_end_of_the_last_run_is_reported(tmp_path: Path) -> None:
     for earlier in (BUG, launched("train.py", *BUG)):
         begun = [*earlier, *steps(0, 100)]
