@@ -207,7 +207,9 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
         notes.append(f"--node_rank {rank} is left out: one Plan is for all hosts, and each gets its own")
     if address and not (address in LOCAL and not several):
         _address(found, address, notes)
-    if port:
+    if port == "0":
+        notes.append("--master_port 0, which lets torchrun take a free port, is left out")
+    elif port:
         _number(found, "master_port", "master_port", port, notes)
 
 
@@ -289,6 +291,9 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, sections:
     flags = {
         option: _value(value, PLUGIN.get(option) or TOP[option]) for option, value in options.items() if option in PLUGIN or option in TOP
     }
+    if flags.get("num_processes") == GPUS:
+        del flags["num_processes"], options["num_processes"]
+        notes.append("--num_processes is the number of GPUs (nvidia-smi, device_count): write it under cluster.hosts, or leave the file's")
     if options.pop("use_deepspeed", False) or text is None:
         flags["distributed_type"] = "DEEPSPEED"
         if text is None and not line.options.get("use_deepspeed"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -86,7 +87,14 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
         flush()
         return _run_unobserved(real, [name, *words], environment)
     flush()
-    return code
+    return code if code >= 0 else _die_of(-code)
+
+
+def _die_of(number: int) -> int:
+    """End this process by a signal, as the launcher would: a shell ends its script if a program dies of SIGINT, not if it exits."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return SIGNALLED + number
 
 
 class NotStarted(Exception):
@@ -187,7 +195,7 @@ def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
 
 
 def _started(plan: Plan, session: RunSession) -> int:
-    """Check and start a launch, and wait for its end. Raises NotStarted.
+    """Check and start a launch, wait for its end and return its status; -SIGINT if the user has ended it by Ctrl-C. Raises NotStarted.
 
     What the site does not allow is never started: not with --no-check either, and not by the real launcher in dstui's place.
     """
@@ -226,6 +234,8 @@ def _started(plan: Plan, session: RunSession) -> int:
         if session.options().tui and not no_screen():  # a launch in the background has no terminal
             _show(folder, asked)
         code = follow(folder, asked=asked, plain=True)
+        if asked() == signal.SIGINT:
+            return -signal.SIGINT
         return code if asked() else _status_of_launcher(folder, plan, code)
 
 

@@ -219,13 +219,15 @@ def test_option_known_only_to_accelerate_makes_it_the_launcher() -> None:
         ("accelerate launch --config_file nowhere.yaml a.py", "nowhere.yaml does not exist here"),
         ("if nvidia-smi; then Z=3; fi; deepspeed a.py", ""),
         ("deepspeed --node_rank 1 a.py", "each gets its own"),
+        ("deepspeed $OPTS a.py", "${OPTS} precedes the script and is never set"),
+        ("torchrun --master_port 0 a.py", "lets torchrun take a free port"),
     ],
 )
 def test_omitted_and_open_values_are_reported(text: str, part: str) -> None:
     assert part in notes(text)
 
 
-@pytest.mark.parametrize("text", ["", "ls -l", "deepspeed --num_gpus 2", 'deepspeed "train.py', "python"])
+@pytest.mark.parametrize("text", ["", "ls -l", "deepspeed --num_gpus 2", "torchrun $@ gpu.multi=true", 'deepspeed "train.py', "python"])
 def test_text_without_a_launch_gives_a_message(text: str) -> None:
     with pytest.raises(ConfigError):
         import_text(text)
