@@ -29,6 +29,24 @@ def test_frame_of_a_compiled_library_is_not_the_scripts_own(tmp_path: Path) -> N
     assert "train.py" in found.evidence[0].text
 
 
+@pytest.mark.parametrize(
+    "path", ["c:\\My Models\\env\\lib\\site-packages\\zoo\\__init__.py", "~/env/lib/python3.11/site-packages/zoo/__init__.py"]
+)
+def test_line_of_a_librarys_module_is_not_the_cells_own(tmp_path: Path, path: str) -> None:
+    cell = ["---------", "KeyError                Traceback (most recent call last)", "Cell In[3], line 1", "----> 1 import zoo", ""]
+    lines = [*cell, f"File {path}:12", "     11 # sizes", "---> 12 SIZE = SIZES['small']", "", "KeyError: 'small'"]
+    found = diagnose_lines(tmp_path / "log", lines)
+    assert (found.cause, found.confidence) == ("USER-PY", "medium")
+    assert "Raised by a library" in report(found)
+
+
+def test_exception_that_tensorflow_repeats_in_its_message_is_read(tmp_path: Path) -> None:
+    inner = '    File "/opt/env/lib/python3.11/site-packages/keras/src/optimizers/adam.py", line 9, in build'
+    repeated = "    ResourceExhaustedError: {{node Fill}} OOM when allocating tensor with shape[3,3] and type float on /device:GPU:0"
+    lines = [*traceback(None, "ResourceExhaustedError: in user code:"), "", inner, "        self.fill(*args)", "", repeated]
+    assert diagnose_lines(tmp_path / "log", lines).cause == "OOM-GPU"
+
+
 def test_header_of_a_traceback_that_sacred_shortened(tmp_path: Path) -> None:
     lines = [
         "Traceback (most recent calls WITHOUT Sacred internals):",

@@ -64,6 +64,8 @@ class End:
     whole: bool
     follows: bool
     stop: bool
+    crash: bool = False
+    """Whether native code crashed: the stacks of all threads may follow."""
     gone: bool = False
     """Whether nothing after it can belong to that process: a shell reported its end, or it ended before it did anything."""
 
@@ -100,7 +102,15 @@ def _ends(found: Findings) -> list[End]:
     unlabelled = not found.agents and not found.labelled and all(hit.rank in (None, 0) for hit in found.hits)
     one = found.writer is not None or (unlabelled and found.world in (None, 1))
     known = [
-        End(hit.at[1], launcher := _is_from_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop", _gone(hit))
+        End(
+            hit.at[1],
+            launcher := _is_from_launcher(hit),
+            one or launcher,
+            _follows(hit),
+            hit.signature.role == "stop",
+            hit.signature.id == "SIGSEGV",
+            _gone(hit),
+        )
         for hit in found.hits
         if _ended(hit)
     ]
@@ -141,7 +151,10 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
     each_time = _begins_after_each(found, ends)
     for end, after in zip_longest(ends, ends[1:]):
         until = after.line if after else last
-        quiet = until - end.line - FRAME * (bisect_left(traced, until) - bisect_right(traced, end.line))
+        stacks = traced[bisect_right(traced, end.line) : bisect_left(traced, until)]
+        quiet = until - end.line - FRAME * len(stacks)
+        if end.crash:  # several processes may have written their stacks into the same lines, of which few are recognised
+            quiet = min(quiet, max(later - earlier for earlier, later in pairwise((end.line, *stacks, until))))
         if end.whole and (
             _begins_anew(found, ends[0].line, end.line, until)
             or (each_time and len(_beginnings(found, end.line, until)) >= BEGINNING)

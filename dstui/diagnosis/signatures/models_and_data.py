@@ -58,7 +58,7 @@ SIGNATURES = (
         "The hub or the folder has no such file or revision, this token may not read it, or the folder is not a complete model.",
         (
             rx("404 Client Error", r"404 Client Error.*(?:huggingface|hf\.co|Repository|Entry|Request ID)"),
-            rx("403 Client Error", r"403 Client Error.*(?:huggingface|hf\.co)"),
+            rx("403 Client Error", r"403 Client Error.*(?:huggingface|hf\.co|/models/)"),
             rx("Can't find 'adapter_config.json'", r"Can't find 'adapter_config\.json' at"),
             rx(
                 "Unrecognized ",
@@ -206,6 +206,7 @@ SIGNATURES = (
                 r"No such file or directory: '[^']*\.(?:jsonl?|csv|tsv|parquet|arrow|npy|npz|bin|idx|h5|tar|tfrecord"
                 r"|zst|txt|jpe?g|png|webp|wav|mp3|flac|mp4|avi)'(?! -> )",
             ),
+            rx("No such file or directory", r"\bERROR\b.*\[Errno 2\] No such file or directory: '[^']*\.(?:jsonl?|csv|tsv|parquet|txt)'"),
         ),
         (
             "Give the whole path, and check that it exists on every host: dstui doctor does that",
