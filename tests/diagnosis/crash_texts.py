@@ -122,7 +122,6 @@ SAMPLES: dict[str, tuple[str, ...]] = {
         "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/none'.",
     ),
     "MODEL-LOAD": ("safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer",),
-    "DATA-NONE": ("No training images found in /data/pets",),
     "DATA": ("json.decoder.JSONDecodeError: Expecting ',' delimiter: line 17 column 3 (char 811)",),
     "NO-INTERNET": (
         "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /api/models/x",
