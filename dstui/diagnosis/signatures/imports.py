@@ -49,6 +49,7 @@ SIGNATURES = (
                 "No such file or directory",
                 r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?:ffmpeg|ffprobe|java|git|git-lfs|sox)'",
             ),
+            rx("requires", r"ImportError: .*\brequires (?:the )?(?:`[\w.-]+`|[\w.-]+)(?: (?:library|package))?\.?$"),
             rx("ImportError", r"ImportError: .*(?:(?:is|are) required(?! for a normal)|(?:needs to|must) be installed|not installed)"),
         ),
         ("Install what the message names, in the release that it names, for the interpreter of the ranks, on every host",),
