@@ -52,14 +52,14 @@ def torch_file(path: Path, pickle: bytes, packed: int = zipfile.ZIP_DEFLATED) ->
 
 
 MODEL_STATES = "checkpoint/global_step1/mp_rank_00_model_states.pt"
-PICKLES: dict[str, bytes] = {
-    "dictionaries": b"\x80\x02" + b"}" * (31 << 20) + b".",
-    "lists": b"\x80\x02" + b"]" * (31 << 20) + b".",
-    "memo": b"\x80\x04}" + b"\x94" * (31 << 20) + b".",
-    "marks": b"\x80\x02" + b"(" * (31 << 20) + b".",
-    "duplicates": b"\x80\x02]" + b"2" * (31 << 20) + b".",
-    "a long name": b"\x80\x02c" + b"a" * (30 << 20) + b"\nb\n.",
-    "an index of the memo": b"\x80\x02}r\xff\xff\xff\x7f.",
+PICKLES: dict[str, tuple[bytes, bytes, int, bytes]] = {
+    "dictionaries": (b"\x80\x02", b"}", 31 << 20, b"."),
+    "lists": (b"\x80\x02", b"]", 31 << 20, b"."),
+    "memo": (b"\x80\x04}", b"\x94", 31 << 20, b"."),
+    "marks": (b"\x80\x02", b"(", 31 << 20, b"."),
+    "duplicates": (b"\x80\x02]", b"2", 31 << 20, b"."),
+    "a long name": (b"\x80\x02c", b"a", 30 << 20, b"\nb\n."),
+    "an index of the memo": (b"\x80\x02}r", b"\xff\xff\xff\x7f", 1, b"."),
 }
 
 
@@ -128,6 +128,11 @@ def weights() -> Iterator[Amplified]:
         yield Amplified(f"safetensors, {name}", write, (("forecast", "p"),), name == "lists")
 
 
+def written(head: bytes, repeated: bytes, times: int, end: bytes) -> bytes:
+    """Return a pickle. Every test process that imports this module would otherwise keep 200 MB of them."""
+    return head + repeated * times + end
+
+
 def checkpoints() -> Iterator[Amplified]:
     """Yield checkpoints in the format of torch.save."""
     look = (("checkpoint", "checkpoint/global_step1"),)
@@ -135,9 +140,12 @@ def checkpoints() -> Iterator[Amplified]:
     yield Amplified("a sparse zip64", lambda folder: sparse_zip_in(folder / MODEL_STATES, zip64=True), look, quick=True)
     yield Amplified("a sparse file of torch", lambda folder: sparse(folder / MODEL_STATES), look)
     yield Amplified("latest", lambda folder: sparse(folder / "checkpoint" / "latest"), (("checkpoint", "checkpoint"),))
-    for name, pickle in PICKLES.items():
+    for name, parts in PICKLES.items():
         yield Amplified(
-            f"a pickle of {name}", lambda folder, p=pickle: torch_file(folder / MODEL_STATES, p), look, quick=name == "dictionaries"
+            f"a pickle of {name}",
+            lambda folder, p=parts: torch_file(folder / MODEL_STATES, written(*p)),
+            look,
+            quick=name == "dictionaries",
         )
     lzma = Amplified(
         "a pickle packed with lzma",

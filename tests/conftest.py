@@ -50,15 +50,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 PROCESSES_PER_CORE, MAX_PROCESSES = 3, 12
 """Test processes per core and at most. Many tests wait for a launcher or a deadline; more than `MAX_PROCESSES` slow each other down."""
-LAUNCHER_FIXTURES = ("outcome", "_jobs", "hanging_job", "hanging")
-"""Fixtures that start the launcher: tests that use them get the `launcher` marker."""
+LAUNCHER_FIXTURES = ("outcome", "_jobs", "hanging_job", "hanging", "farm")
+"""Fixtures that start the launcher or hosts: tests that use them get the `launcher` marker."""
 SHARED_FIXTURES = ("outcome", "deepspeed", "reference", "_jobs", "hanging_job")
 """Fixtures that take many seconds and serve many tests: all tests that use one run in one process (`--dist loadgroup`)."""
 MIN_FILES_TO_SHARE, SECONDS_TO_COMPILE = 20, 60.0
 """With fewer test files than this, each process compiles all of them itself; the second value limits the wait for the other processes."""
 TO_COMPILE = pytest.StashKey[list[str]]()
-SLOW_MARKERS = ("launcher", "deadline", "heavy")
-"""Markers of slow tests, which start first so that the suite does not end by waiting for one of them."""
+SLOW_MARKERS = {"heavy": 0.1, "deadline": 0.6, "launcher": 0.75}
+"""Markers of slow tests, and the first part of the suite over which they are spread: early enough that the suite does not end by waiting for
+one of them, and far enough apart that others compute while they wait."""
 _FOLDER_NUMBERS = count()
 PARALLEL_SCENARIOS = 5
 """Number of job scenarios that run in parallel."""
@@ -175,7 +176,7 @@ def _compiled(test_file: Path) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep tests that share an expensive fixture in one process, and start slow tests first."""
+    """Keep tests that share an expensive fixture in one process, and spread slow tests over the beginning."""
     if not config.getoption("twins") and not any("::" in arg for arg in config.args):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("twin")])
         items[:] = [item for item in items if not item.get_closest_marker("twin")]
@@ -195,14 +196,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _in_order(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return slow tests first, then a uniform mix of screen tests, which wait after each key, and tests that only compute."""
-    kinds: dict[int, list[pytest.Item]] = {}
+    """Return a uniform mix of tests that wait, screen tests, which wait after each key, and tests that only compute."""
+    kinds: dict[str, list[pytest.Item]] = {}
     for item in items:
-        marked = [number for number, name in enumerate(SLOW_MARKERS) if item.get_closest_marker(name)]
-        kinds.setdefault(min(marked, default=len(SLOW_MARKERS) + iscoroutinefunction(getattr(item, "obj", None))), []).append(item)
-    first = [item for kind in sorted(kinds) if kind < len(SLOW_MARKERS) for item in kinds[kind]]
-    mixed = [(number / len(items), item) for kind, items in kinds.items() if kind >= len(SLOW_MARKERS) for number, item in enumerate(items)]
-    return first + [item for _, item in sorted(mixed, key=itemgetter(0))]
+        slow = next((name for name in SLOW_MARKERS if item.get_closest_marker(name)), "")
+        kinds.setdefault(slow or str(iscoroutinefunction(getattr(item, "obj", None))), []).append(item)
+    mixed = [
+        (SLOW_MARKERS.get(kind, 1.0) * number / len(found), item) for kind, found in kinds.items() for number, item in enumerate(found)
+    ]
+    return [item for _, item in sorted(mixed, key=itemgetter(0))]
 
 
 def _function(item: pytest.Item) -> str:

@@ -11,6 +11,7 @@ from dstui.adopt.rank_starters import STARTERS
 from dstui.adopt.shell.recognise import FRAMEWORKS, PYTHON
 from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, to_display_text, to_plan_text
 from dstui.base.dataclass import dataclass
+from dstui.plan.holes import HOLE
 
 SWITCHES: Mapping[str, frozenset[str]] = {
     "deepspeed": frozenset(
@@ -36,6 +37,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {"accelerate": ("accelerate", "launch"
 GPUS = f"${{{GPU_COUNT}}}"
 """The value of an option that is the number of GPUs of the machine."""
 
+OVERRIDE = re.compile(r"[+~]{0,2}\w[\w.@/-]*=[^\n]*")
+"""A setting of Hydra, which is never a script: the script comes with the arguments of the text."""
 LONGEST = 100
 """Characters of a wrapper in a note."""
 COMMAND = re.compile(r"(?:^|\s)(?:torchrun|accelerate launch|deepspeed|python3?)\s|\s--\w|^pkill\s")
@@ -88,7 +91,10 @@ def command_line(launch: Launch, here: str, *, imported: bool = False) -> Comman
     words = [to_plan_text(word) for word in launch.words]
     whole, program = launch.launcher in FRAMEWORKS, ""
     options, rest, module = ({}, [launch.launcher], False) if whole else _options(launch.launcher, words)
-    if not rest:
+    empty = []
+    while not module and len(rest) > 1 and HOLE.fullmatch(rest[0]) and rest[1].endswith(".py"):
+        empty.append(rest.pop(0))
+    if not rest or (launch.launcher in SWITCHES and not module and OVERRIDE.fullmatch(rest[0])):
         raise NoLaunch(f"line {launch.line}: the command names no script: {launch.launcher} … SCRIPT ARGUMENTS")
     refused = launch.launcher == "deepspeed" and not {"-m", "--m"}.isdisjoint(words[: len(words) - len(rest)])
     if refused and not imported:
@@ -106,6 +112,7 @@ def command_line(launch: Launch, here: str, *, imported: bool = False) -> Comman
     starter = next((one for one in reversed(launch.wrappers) if one[0] in STARTERS), ()) if launch.launcher == "python" else ()
     left_out = dict.fromkeys(" ".join(wrapper) for wrapper in launch.wrappers if wrapper is not starter)
     notes = [f"{to_display_text(one)[:LONGEST]} precedes the launch, and is left out" for one in left_out]
+    notes += [f"{name} precedes the script and is never set: read as empty" for name in empty]
     notes += [
         f"{name} is exported and contains words of the command, which are in the Plan: it is left out of cluster.env" for name in texts
     ]

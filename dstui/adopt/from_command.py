@@ -60,7 +60,13 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     if absent:
         notes.append(f"{absent} does not exist here: accelerate will read it itself, and its content is unknown")
         reader = "accelerate"
-    elif line.launcher == "accelerate" and (not reader or ACCELERATES_OWN & line.options.keys()):
+    elif line.launcher == "accelerate" and (not reader or (ACCELERATES_OWN - {"use_deepspeed"}) & line.options.keys()):
+        if reader:  # with --use_deepspeed alone, that is the whole configuration
+            job["args"] = list(line.args)
+            notes.append(
+                f"{line.script} itself reads the configuration that its arguments name: "
+                "the deepspeed section is that of accelerate, and edits do not change the file"
+            )
         return _accelerate(line, source, read_named, {"job": job, "model": model}, notes)
     cluster = OPTIONS_OF[line.launcher](line, notes)
     if env := {**line.env, **cluster.pop("env", {})}:
@@ -207,7 +213,9 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
         notes.append(f"--node_rank {rank} is left out: one Plan is for all hosts, and each gets its own")
     if address and not (address in LOCAL and not several):
         _address(found, address, notes)
-    if port:
+    if port == "0":
+        notes.append("--master_port 0, which lets torchrun take a free port, is left out")
+    elif port:
         _number(found, "master_port", "master_port", port, notes)
 
 
@@ -289,6 +297,9 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, sections:
     flags = {
         option: _value(value, PLUGIN.get(option) or TOP[option]) for option, value in options.items() if option in PLUGIN or option in TOP
     }
+    if flags.get("num_processes") == GPUS:
+        del flags["num_processes"], options["num_processes"]
+        notes.append("--num_processes is the number of GPUs (nvidia-smi, device_count): write it under cluster.hosts, or leave the file's")
     if options.pop("use_deepspeed", False) or text is None:
         flags["distributed_type"] = "DEEPSPEED"
         if text is None and not line.options.get("use_deepspeed"):

@@ -10,10 +10,13 @@ from dstui.plan.load import TOP
 Kind = Literal["plan", "ds_config", "accelerate", "command", "hostfile", "env", "script"]
 PYTHON = ".py"
 NOTEBOOK = ".ipynb"
+PAGES = (".md", ".markdown", ".mdx", ".rst")
 SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
 """Keys that no Plan has at its top level. The first three alone are enough if a text may be a DeepSpeed configuration."""
 OF_A_PLAN = {"job", "deepspeed", "cluster"}
 """Top-level keys that neither a DeepSpeed configuration nor an accelerate YAML has."""
+OF_A_JOB = {"apiVersion", "entrypoint", "commands", "command", "configurations"}
+"""Top-level keys that only descriptions of jobs have, or VS Code's launch.json."""
 # Most opened files are Plans: `re` compiles these for the first other text, and caches them.
 LAUNCH = (
     r"(?m)^[^#\n]*\b(?:deepspeed|accelerate[ \t]+launch|torchrun|python[\d.]*|llamafactory-cli|dlrover-run)[ \t]+\S"
@@ -42,13 +45,15 @@ def kind_of(text: str, name: str = "") -> Kind:
     """Return the kind of a text. The root decides, then its name and its lines; otherwise it is a Plan."""
     if name.endswith(PYTHON):
         return "script"
-    if text.startswith("#!") or name.endswith(NOTEBOOK):
+    if text.startswith("#!") or name.endswith((NOTEBOOK, *PAGES)):
         return "command"
     braces, keys = in_braces(text), root_keys(text)
     if keys & OF_A_PLAN or ("version" in keys and keys <= set(TOP)):
         return "plan"
     if keys & set(SIGNS[:3]) if braces else is_accelerate(text):
         return "accelerate"
+    if keys & OF_A_JOB:
+        return "command"
     if name.endswith(JSON) or (braces and not SHELL_TEST.match(text)):
         return "ds_config"
     if is_hostfile(text):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import argparse
 
 COMMANDS = {
-    "tour": "a guided tour of ten minutes, with a real training on this machine: begin here",
+    "tour": "a guided tour of ten minutes, with a real training on this machine",
     "new": "a Plan from a template of the site or of dstui; without a name, lists them",
     "site": "the file with defaults, locks and templates for all users here: init, check",
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
@@ -39,6 +39,16 @@ COMMANDS = {
 """Name -> description in one line. Each command is the module of that name in this package."""
 
 
+BEGIN_HERE = {
+    "dstui tour": "ten minutes through all of it, with a real training on this machine",
+    "dstui --headless quickstart": "train a tiny model now: on all GPUs, or on two CPU ranks",
+    "dstui": "choose script, ZeRO stage, offload and batch on the screen, and launch",
+    "dstui check plan.yaml": "find the mistakes in a Plan or a ds_config.json",
+    "dstui run -- bash train.sh": "your own launch, unchanged, with logs and diagnosis",
+}
+"""The first commands of a newcomer, with what they do."""
+
+
 def session_parser() -> argparse.ArgumentParser:
     """Return the parser of dstui without a command: for the TUI and --headless."""
     from argparse import RawDescriptionHelpFormatter
@@ -47,7 +57,9 @@ def session_parser() -> argparse.ArgumentParser:
 
     parser = Parser(
         prog="dstui",
-        description='From "I have GPUs and a training script" to "DeepSpeed is training, and I can see every rank".',
+        usage="dstui [OPTIONS] [PLAN]\n       dstui COMMAND ...",
+        description='From "I have GPUs and a training script" to "DeepSpeed is training, and I can see every rank".\n\nbegin here:\n'
+        + "\n".join(f"  {command:<28} {what}" for command, what in BEGIN_HERE.items()),
         epilog="commands (dstui COMMAND --help):\n" + "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items()),
         formatter_class=RawDescriptionHelpFormatter,
     )

@@ -72,7 +72,7 @@ def _numbers(folder: JobFolder, args: argparse.Namespace) -> int:
     if args.follow or any((args.grep, args.host, args.attempt, args.level, args.since, args.time)):
         raise Refused("--metrics reads all lines that exist now: it can only be combined with --rank")
     if not export(folder, args.metrics, Results(), args.rank or ()):
-        say(f"{folder.name}: its logs have no known metrics (loss, lr, step, …)")
+        say(f"{folder.name}: its logs have no known metrics (loss, lr, step, …){'' if has_ended(folder) else ' yet'}")
     return 0
 
 

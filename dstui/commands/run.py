@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         goes_on = session.end()
     if goes_on:
         say("processes of the command go on in the background: their launches are still caught")
-    elif not caught and code not in (126, 127):  # of a command that was not found, its shell has said so
+    elif not caught and code < 126:  # not of one that was not found, or that a signal has ended
         say("no launch was caught: an absolute path to a launcher, a container and another host are not seen")
     for line in caught:
         if line.endswith("observed"):

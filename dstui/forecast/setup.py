@@ -183,67 +183,86 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
     tensors, layers = split if ranks % (split[0] * split[1]) == 0 else (1, 1)
     reported += [PIPELINE.format(layers)] if layers > 1 else []
     micro, steps = _batch(c, ranks // (tensors * layers), parts, reported)
-    optimizer = _optimizer(c, reported)
-    stage = c.stage if c.stage in (0, 1, 2, 3) else 0
-    place = {what: _place(c.offload(what)) for what in ("optimizer", "param")}
-    overlap = c.on(f"{ZERO_SECTION}.overlap_comm") if c.has(f"{ZERO_SECTION}.overlap_comm") else stage == 3
-    assumed = [key for key in ("sequence_length", "activation_checkpointing") if model is None or getattr(model, key) is None]
-    reported += [UNSAID[key] for key in assumed]
-    reported += not_reckoned(c)
-    off, param = f"{ZERO_SECTION}.offload_optimizer", f"{ZERO_SECTION}.offload_param"
     setup = Setup(
         ranks=ranks,
         nodes=nodes,
-        stage=stage,
+        stage=c.stage if c.stage in (0, 1, 2, 3) else 0,
         precision=precision,
         small_master=any(c.on(f"{kind}.{kind}_master_weights_and_grads") for kind in ("bf16", "fp16") if precision == kind),
         small_states=precision == "bf16" and c.on("bf16.bf16_optimizer_states"),
         wide_gradients=c.text("data_types.grad_accum_dtype") in ("fp32", "float32"),
-        optimizer=optimizer,
-        optimizer_offload=place["optimizer"] if stage else "none",
-        param_offload=place["param"] if stage == 3 else "none",
-        offload_share=min(max(c.number(f"{off}.ratio") or 1.0, 0.0), 1.0) if stage == 3 else 1.0,
+        optimizer=_optimizer(c, reported),
         micro_batch=micro,
         accumulation=steps,
-        sequence=model.sequence_length if model and model.sequence_length else SEQUENCE,
-        checkpointing=bool(model and model.activation_checkpointing),
-        attention=_attention(model),
-        fused_loss=bool(model and model.fused_loss),
+        tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks, tensors),
+        split_logits=tensors > 1,
+        pipeline=layers,
+        sequence_parallel=_share(c, "sequence_parallel_size", ranks, parts),
+        expert_parallel=_share(c, "expert_parallel.autoep_size", ranks) if c.on("expert_parallel.enabled") else 1,
+        activation_offload=c.on("activation_checkpointing.cpu_checkpointing"),
+        built_partitioned=integration != "deepspeed",
         loss_bytes=_loss_bytes(integration, transformers),
         split_experts=is_before(FUSED_EXPERTS, transformers),
+        on_cpu=on_cpu,
+    )
+    setup = _with_offload(_with_zero(_with_model(setup, model), c, hidden), c)
+    assumed = [key for key in ("sequence_length", "activation_checkpointing") if model is None or getattr(model, key) is None]
+    return setup, [*reported, *(UNSAID[key] for key in assumed), *not_reckoned(c)]
+
+
+def _with_model(setup: Setup, model: Model | None) -> Setup:
+    """Add the settings of the model."""
+    setup = setup._replace(sequence=SEQUENCE, attention=_attention(model))
+    if model is None:
+        return setup
+    return setup._replace(
+        sequence=model.sequence_length or SEQUENCE,
+        checkpointing=bool(model.activation_checkpointing),
+        recompute=model.recompute,
+        activation_offload=bool(model.activation_offload) or setup.activation_offload,
+        fused_loss=bool(model.fused_loss),
+        tiled_mlp=bool(model.tiled_mlp),
+        compiled=bool(model.compiled),
+    )
+
+
+def _with_zero(setup: Setup, c: Context, hidden: int | None) -> Setup:
+    """Add the settings of ZeRO but for offload."""
+    stage, zero = setup.stage, ZERO_SECTION
+    return setup._replace(
         reduce_bucket=_count(c, "reduce_bucket_size", hidden, stage),
         prefetch_bucket=_count(c, "stage3_prefetch_bucket_size", hidden, stage),
         persistence=_count(c, "stage3_param_persistence_threshold", hidden, stage),
         sub_group=max(_count(c, "sub_group_size", hidden, stage), 1),
         reuse_distance=_count(c, "stage3_max_reuse_distance", hidden, stage),
-        overlap=overlap,
-        contiguous=c.on(f"{ZERO_SECTION}.contiguous_gradients"),
-        secondary=max(int(c.number(f"{ZERO_SECTION}.zero_hpz_partition_size") or 1), 1),
-        quantized_weights=c.on(f"{ZERO_SECTION}.zero_quantized_weights"),
-        quantized_gradients=c.on(f"{ZERO_SECTION}.zero_quantized_gradients"),
+        overlap=c.on(f"{zero}.overlap_comm") if c.has(f"{zero}.overlap_comm") else stage == 3,
+        contiguous=c.on(f"{zero}.contiguous_gradients"),
+        secondary=max(int(c.number(f"{zero}.zero_hpz_partition_size") or 1), 1),
+        quantized_weights=c.on(f"{zero}.zero_quantized_weights"),
+        quantized_gradients=c.on(f"{zero}.zero_quantized_gradients"),
+        small_frozen=stage == 3 and c.on(f"{zero}.zero_quantized_nontrainable_weights"),
+        gathered_on_save=stage == 3 and c.on(f"{zero}.stage3_gather_16bit_weights_on_model_save"),
+    )
+
+
+def _with_offload(setup: Setup, c: Context) -> Setup:
+    """Add the settings of offload, ZenFlow and SuperOffload."""
+    stage, off, param = setup.stage, f"{ZERO_SECTION}.offload_optimizer", f"{ZERO_SECTION}.offload_param"
+    optimizer = _place(c.offload("optimizer"))
+    share = min(max(c.number(f"{ZERO_SECTION}.zenflow.topk_ratio") or 0.1, 0.0), 1.0)
+    return setup._replace(
+        optimizer_offload=optimizer if stage else "none",
+        param_offload=_place(c.offload("param")) if stage == 3 else "none",
+        offload_share=min(max(c.number(f"{off}.ratio") or 1.0, 0.0), 1.0) if stage == 3 else 1.0,
         pinned=bool(c.on(f"{off}.pin_memory") or c.on(f"{param}.pin_memory")),
         optimizer_buffers=int(c.number(f"{off}.buffer_count") or 4),
         param_buffers=int(c.number(f"{param}.buffer_count") or 5),
         param_buffer=int(c.number(f"{param}.buffer_size") or 1e8),
         host_params=int(c.number(f"{param}.max_in_cpu") or 0),
-        tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks, tensors),
-        split_logits=tensors > 1,
-        pipeline=layers,
-        sequence_parallel=_share(c, "sequence_parallel_size", ranks, parts),
-        built_partitioned=integration != "deepspeed",
-        expert_parallel=_share(c, "expert_parallel.autoep_size", ranks) if c.on("expert_parallel.enabled") else 1,
-        recompute=model.recompute if model else "full",
-        activation_offload=bool(model and model.activation_offload) or c.on("activation_checkpointing.cpu_checkpointing"),
-        tiled_mlp=bool(model and model.tiled_mlp),
-        compiled=bool(model and model.compiled),
-        small_frozen=stage == 3 and c.on(f"{ZERO_SECTION}.zero_quantized_nontrainable_weights"),
-        zenflow=min(max(c.number(f"{ZERO_SECTION}.zenflow.topk_ratio") or 0.1, 0.0), 1.0) if _has_zenflow(c, place["optimizer"]) else 0.0,
+        zenflow=share if _has_zenflow(c, optimizer) else 0.0,
         update_interval=max(int(c.number(f"{ZERO_SECTION}.zenflow.update_interval") or 4), 1),
-        super_offload=stage == 3 and place["optimizer"] == "cpu" and c.on(f"{off}.super_offload"),
-        gathered_on_save=stage == 3 and c.on(f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save"),
-        on_cpu=on_cpu,
+        super_offload=stage == 3 and optimizer == "cpu" and c.on(f"{off}.super_offload"),
     )
-    return setup, reported
 
 
 SEQUENCE, SHORT = 2048, 512

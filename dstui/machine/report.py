@@ -71,7 +71,7 @@ def format_size(count: Maybe[int | None], none: str = "no limit") -> str:
         return none
     for unit, scale in (("TB", 1 << 40), ("GB", GIB), ("MB", 1 << 20), ("KB", 1 << 10)):
         if count >= scale:
-            return f"{count / scale:.3g} {unit}" if count < 1000 * scale else f"{count / scale:.0f} {unit}"
+            return f"{count / scale:.3g} {unit}" if count < 999.5 * scale else f"{count / scale:.0f} {unit}"
     return f"{count} B"
 
 

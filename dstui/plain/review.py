@@ -43,16 +43,18 @@ class Review:
         console.say("", "Review", *findings(self._session.state), *forecast(self._session.state))
         acts = self._acts()
         console.say(*(f"  {number}. {label}" for number, (label, _) in enumerate(acts, 1)))
-        answer = console.ask("A number, or save, launch, files; step and a number goes to that step; b goes back, q leaves:")
-        word, _, rest = answer.partition(" ")
-        if word == "step" and (step := number_in(rest.strip(), AT)) is not None:
-            return step
-        chosen = WORDS.get(answer, number_in(answer, len(acts)))
-        if chosen is not None:
-            acts[chosen][1]()
-        else:
-            console.say("Enter changes nothing." if not answer else f"A number from 1 to {len(acts)}, or one of the commands.")
-        return AT
+        while True:
+            answer = console.ask("A number, or save, launch, files; step and a number goes to that step; b goes back, q leaves:")
+            word, _, rest = answer.partition(" ")
+            if word == "step" and (step := number_in(rest.strip(), AT)) is not None:
+                return step
+            if (chosen := WORDS.get(answer, number_in(answer, len(acts)))) is not None:
+                acts[chosen][1]()
+                return AT
+            wrong = f"A number from 1 to {len(acts)}, or one of the commands; l lists the review again."
+            console.say("Enter changes nothing; l lists the review again." if not answer else wrong)
+            if answer == "l":
+                return AT
 
     def _acts(self) -> list[tuple[str, Callable[[], object]]]:
         """Return the possible actions, each with its text."""
@@ -113,7 +115,7 @@ def forecast(state: State) -> Iterator[str]:
         low, high = need.range
         around = f", between {format_size(low)} and {format_size(high)}" if high > low else ""
         free = f" of {format_size(need.capacity)} free" if need.capacity else ""
-        yield f"Forecast: {NAMES[name]} {format_size(need.bytes or 0)}{free}{around}: {need.verdict}"
+        yield f"Forecast: {NAMES[name]} {format_size(need.bytes or 0)}{free}{around}: {need.word}"
     if estimate.speed is not None:
         yield f"Forecast: about {estimate.speed.tokens:,.0f} tokens/s, bound by {estimate.speed.bound_by}"
     yield from (f"Not known: {sentence}" for sentence in estimate.unknown)

@@ -221,9 +221,10 @@ def _ways(machine: Machine, script: str) -> Iterator[Way]:
             yield f"{first.name} with {recipe.name}: {recipe.says}", partial(_open_text, recipe.text)
     for name in found.documents:
         yield f"the file {name}", partial(open_document, name)
+    shipped = [(f"the shipped Plan {name}: {purpose}", partial(open_document, name)) for name, purpose in SHIPPED.items()]
+    yield shipped[0]  # what trains anywhere is what Enter takes in an empty folder
     yield "a blank Plan", partial(_open_text, BLANK_PLAN)
-    for name, purpose in SHIPPED.items():
-        yield f"the shipped Plan {name}: {purpose}", partial(open_document, name)
+    yield from shipped[1:]
 
 
 def _open_text(text: str) -> Opened:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from dstui.base.output import begin, flush, no_screen, remark, say
 from dstui.documents.open import file_reader
 from dstui.documents.training_script import script_facts, script_facts_of
 from dstui.plan import Plan, PlanError, load
+from dstui.plan.handed_over import CONFIG
 from dstui.stand_ins.run_session import FRAMEWORK_MODULES, FRAMEWORKS, INTERPRETER, LET_THROUGH, PYTHONS, SESSION, RunSession
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 """The variables that srun gives to its first task."""
 LAUNCHED_BY = {"accelerate": ("accelerate", "launch"), "shell": ("bash", "-c"), "script": ("bash",)}
 """Launcher -> the first words of its command, if not its name."""
+A_COPY = "the script reads the file in job.args: the deepspeed section is a copy for the checks, edits count once {ds_config} stands there"
+"""Stands in a held Plan, whose arguments are those of the launch."""
 OF_THE_CONFIGURATION = "PL001"
 """The finding about who reads the Plan's configuration. It is ignored here: the script's own arguments stay as they are."""
 WITHOUT_DEEPSPEED = "PL027"
@@ -86,7 +90,14 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
         flush()
         return _run_unobserved(real, [name, *words], environment)
     flush()
-    return code
+    return code if code >= 0 else _die_of(-code)
+
+
+def _die_of(number: int) -> int:
+    """End this process by a signal, as the launcher would: a shell ends its script if a program dies of SIGINT, not if it exits."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return SIGNALLED + number
 
 
 class NotStarted(Exception):
@@ -131,6 +142,8 @@ def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[
     facts = script_facts(launch.folder, None if line.module else line.script, line.script if line.module else None)
     made = plan_of_command(line, line.script, file_reader(Path(launch.folder)), facts if isinstance(facts, ScriptFacts) else None)
     plan = load(made.text, line.script, launch.folder)
+    if session.options().hold and any(CONFIG in word for word in plan.job.args):
+        plan = load(made.text.replace("\n", f"\n# {A_COPY}\n", 1), line.script, launch.folder)
     # absolute: the Plan is read from the job folder, or from where --hold writes it
     plan = plan.set("job.workdir", launch.folder.replace("${", "$${"))
     plan = plan.set("job.args", list(line.args)) if line.args else plan
@@ -187,7 +200,7 @@ def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
 
 
 def _started(plan: Plan, session: RunSession) -> int:
-    """Check and start a launch, and wait for its end. Raises NotStarted.
+    """Check and start a launch, wait for its end and return its status; -SIGINT if the user has ended it by Ctrl-C. Raises NotStarted.
 
     What the site does not allow is never started: not with --no-check either, and not by the real launcher in dstui's place.
     """
@@ -226,6 +239,8 @@ def _started(plan: Plan, session: RunSession) -> int:
         if session.options().tui and not no_screen():  # a launch in the background has no terminal
             _show(folder, asked)
         code = follow(folder, asked=asked, plain=True)
+        if asked() == signal.SIGINT:
+            return -signal.SIGINT
         return code if asked() else _status_of_launcher(folder, plan, code)
 
 

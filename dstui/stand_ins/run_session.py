@@ -63,8 +63,11 @@ exec {python} -I {program} "$name" "$@"
 """
 DIRECT = """\
 #!{python} -I
+import signal
 import sys
 
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the job starts, Ctrl-C ends this process without a traceback
 sys.path.insert(0, {package!r})
 from dstui.stand_ins.caught_launch import main
 
@@ -74,8 +77,11 @@ sys.exit(main({folder!r}, sys.argv[0].rpartition("/")[2], sys.argv[1:]))
 LONGEST_FIRST_LINE = 120
 """Characters of the first line that every kernel reads."""
 PROGRAM = """\
+import signal
 import sys
 
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the job starts, Ctrl-C ends this process without a traceback
 sys.path.insert(0, {package!r})
 from dstui.stand_ins.caught_launch import main
 

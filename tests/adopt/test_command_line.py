@@ -205,8 +205,11 @@ def test_ranks_that_mpirun_or_srun_start_are_those_of_the_plan(command: str, clu
 def test_option_known_only_to_accelerate_makes_it_the_launcher() -> None:
     found = plan("accelerate launch --config_file acc.yaml --max_restarts 1 train.py").cluster
     assert (found.launcher, found.launcher_args) == ("accelerate", ("--max_restarts", "1"))
-    own = plan("accelerate launch train.py --deepspeed ds.json")
-    assert own.deepspeed["zero_optimization"]["stage"] == 3 and own.job.integration == "trainer"
+    for options in ("", "--use_deepspeed --mixed_precision bf16"):
+        own = plan(f"accelerate launch {options} train.py --deepspeed ds.json")
+        assert own.deepspeed["zero_optimization"]["stage"] == 3 and own.job.integration == "trainer"
+    both = plan("accelerate launch --config_file acc.yaml train.py --deepspeed ds.json")
+    assert both.job.args == ("--deepspeed", "ds.json") and both.deepspeed["zero_optimization"]["stage"] == 2
 
 
 @pytest.mark.parametrize(
@@ -219,13 +222,15 @@ def test_option_known_only_to_accelerate_makes_it_the_launcher() -> None:
         ("accelerate launch --config_file nowhere.yaml a.py", "nowhere.yaml does not exist here"),
         ("if nvidia-smi; then Z=3; fi; deepspeed a.py", ""),
         ("deepspeed --node_rank 1 a.py", "each gets its own"),
+        ("deepspeed $OPTS a.py", "${OPTS} precedes the script and is never set"),
+        ("torchrun --master_port 0 a.py", "lets torchrun take a free port"),
     ],
 )
 def test_omitted_and_open_values_are_reported(text: str, part: str) -> None:
     assert part in notes(text)
 
 
-@pytest.mark.parametrize("text", ["", "ls -l", "deepspeed --num_gpus 2", 'deepspeed "train.py', "python"])
+@pytest.mark.parametrize("text", ["", "ls -l", "deepspeed --num_gpus 2", "torchrun $@ gpu.multi=true", 'deepspeed "train.py', "python"])
 def test_text_without_a_launch_gives_a_message(text: str) -> None:
     with pytest.raises(ConfigError):
         import_text(text)

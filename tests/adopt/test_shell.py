@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dstui.adopt.shell.read import Unparsed, undecided_in
-from dstui.adopt.shell.shell_state import ShellLimit, hole, to_plan_text
+from dstui.adopt.shell.shell_state import ShellLimit, hole, to_display_text, to_plan_text
 from tests.adopt.shell_launches import launches_read, launches_run, needs_bash, read
 
 SAME_AS_BASH = {
@@ -181,7 +181,7 @@ CELLS = [
     "import os\nn = 2\nos.environ['X_A'] = 'a b'\n!pip install deepspeed\n",
     "%%writefile ds.json\n{}\n",
     "%cd work\n%env X_B=2\n!deepspeed --num_gpus={n} t.py \\\n  --out {out}",
-    "n = count()\n",
+    'n = count()\nCMD = f"""torchrun \\\n  u.py {n} {f(x)}\n"""\n!{CMD}',
     "%%bash\nfor i in 1 2; do torchrun --nproc_per_node $n t.py $i; done",
 ]
 
@@ -193,7 +193,11 @@ CELLS = [
 def test_cells_of_a_notebook_are_their_shell_commands(text: str) -> None:
     shell = read(text)
     words = [" ".join((one.launcher, *map(to_plan_text, one.words))) for one in shell.launches]
-    assert words == ["deepspeed --num_gpus=2 t.py --out ${out}", *(f"torchrun --nproc_per_node ${{n}} t.py {i}" for i in (1, 2))]
+    assert words == [
+        "deepspeed --num_gpus=2 t.py --out ${out}",
+        "torchrun u.py ${n} ${F}",
+        *(f"torchrun --nproc_per_node ${{n}} t.py {i}" for i in (1, 2)),
+    ]
     assert dict(shell.launches[0].env) == {"X_A": "a b", "X_B": "2"} and dict(shell.launches[0].written) == {"/project/ds.json": "{}\n"}
 
 
@@ -342,7 +346,7 @@ def test_value_proposed_by_a_comment_is_shown_with_its_hole() -> None:
     [
         ("bash gone.sh 8", "line 1 runs gone.sh, which does not exist here"),
         ("srun -N 2 ./gone.sh", "line 1 runs ./gone.sh, which does not exist here"),
-        ("docker run --gpus all x/y:1 deepspeed t.py", "line 1: what docker starts cannot be followed"),
+        ("ssh host1 deepspeed t.py", "line 1: what ssh starts cannot be followed"),
         ("ssh host 'cd x && torchrun t.py'", "line 1: what ssh starts cannot be followed"),
     ],
 )
@@ -409,3 +413,24 @@ def test_nothing_in_a_text_is_executed(tmp_path: Path) -> None:
         "\n".join(way.format(canary) for way in ways) + f"\n: ${{X:=$(touch {canary})}}\ndeepspeed t.py $(touch {canary}) <(touch {canary})"
     )
     assert read(text).launches and not canary.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("uv add deepspeed bitsandbytes\nuv pip install torchrun x\nuv run torchrun t.py", "torchrun t.py"),
+        ("docker run --name deepspeed -e A=1 x/y:1 bash -c 'cd /w; deepspeed t.py'", "deepspeed t.py"),
+        ("submit job create X 'deepspeed --num_gpus 4 t.py'\necho 'torchrun u.py'", "deepspeed --num_gpus 4 t.py"),
+        ("N=( $(names) )\nif (( ${#N[@]} - 1 < 1 )); then exit; fi\ntorchrun --nnodes ${#N[@]} t.py", "torchrun --nnodes $N t.py"),
+        (".PHONY: a.py\na.py: b.py\n\tdeepspeed $@ --x $<\n", "deepspeed a.py --x b.py"),
+    ],
+)
+def test_words_around_a_launch_are_told_from_it(text: str, command: str) -> None:
+    launches = read(text, script="").launches
+    assert [" ".join(map(to_display_text, (one.launcher, *one.words))) for one in launches] == [command]
+
+
+def test_folder_that_is_not_here_is_left_again(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    shell = read("cd a\ncd gone/b && x\ncd ../..\ndeepspeed t.py", str(tmp_path))
+    assert shell.launches[0].folder == str(tmp_path / "a")

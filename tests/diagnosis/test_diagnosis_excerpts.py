@@ -32,6 +32,7 @@ BUSY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 22.00 MiB.
         ),
         ("CONFIG-ASSERT", ["│ ❱ 881 │ assert (micro_batch > 0)", "AssertionError: Micro batch size per gpu: 0 has to be greater than 0"]),
         ("USER-PY", ["step 3 loss 2.0", "KeyError: 'labels'"]),
+        ("DATA", ["10:00:00 [INFO] read notes", "10:00:00 [ERROR] judge: [Errno 2] No such file or directory: 'val/notes.json'"]),
     ],
 )
 def test_error_without_context_is_understood_but_uncertain(tmp_path: Path, cause: str, lines: list[str]) -> None:

@@ -31,6 +31,20 @@ def test_uncaught_exception_wins_over_a_logged_one(tmp_path: Path, head: str) ->
     assert diagnose_lines(tmp_path / "b", [head, *PLAIN]).cause == "USER-PY", "nothing else says how it ended"
 
 
+def test_error_that_a_warning_quotes_over_several_lines_did_not_end_the_run(tmp_path: Path) -> None:
+    quoted = ["Repository Not Found for url: https://huggingface.co/api/models/mine.", "Is it a gated repo?"]
+    head = "2026-03-01 10:00:00,123 {} [probe.py:13] No revision of mine. Error: 404 Client Error. (Request ID: Root=1)"
+    after = ["2026-03-01 10:00:09,001 INFO [table.py:4] Saving results", "| task | 0.2 |"]
+    assert diagnose_lines(tmp_path / "a", [head.format("WARNING"), "", *quoted, *after]).kind is None
+    assert diagnose_lines(tmp_path / "b", [head.format("ERROR"), "", *quoted]).cause == "MODEL-FILES"
+
+
+def test_request_that_a_client_repeated_did_not_end_the_run(tmp_path: Path) -> None:
+    refused = '10:00:01,812 - web - {} - Request: POST https://teacher.org/v1 "HTTP/1.1 429 Too Many Requests"'
+    assert diagnose_lines(tmp_path / "a", [refused.format("INFO"), "one more"]).kind is None
+    assert diagnose_lines(tmp_path / "b", [refused.format("ERROR"), "one more"]).cause == "HUB-RATE"
+
+
 def test_exception_logged_long_before_the_end_did_not_end_the_run(tmp_path: Path) -> None:
     logged = ["(Worker pid=77) ERROR:2026-03-26 22:35:46,212:Traceback (most recent call last):"]
     logged += [f"(Worker pid=77) {line}" for line in PLAIN[1:]]

@@ -42,6 +42,12 @@ RAISED = [
     ("DRIVER-OLD", "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.", ""),
     ("NO-GPU", "RuntimeError: Attempting to read a CUDA tensor but torch.cuda.is_available() is False.", "torch/serialization.py"),
     ("NO-GPU", "ValueError: fp16 mixed precision requires a GPU (not 'cpu').", "accelerate/accelerator.py"),
+    ("NO-GPU", "NotImplementedError: Speedup cannot find any usable accelerator on this machine", "speedup/device.py"),
+    (
+        "MODEL-FILES",
+        "requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: https://zoo.org/api/models/tiny/config.json",
+        "zoo/get.py",
+    ),
     ("DEVICE-MIX", "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same", ""),
     ("DEVICE-MIX", "RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.FloatTensor) should be the same", ""),
     ("DTYPE-MIX", "RuntimeError: Input type (CUDABFloat16Type) and weight type (CUDAFloatType) should be the same", ""),

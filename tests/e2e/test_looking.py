@@ -61,6 +61,12 @@ def run(cloned: Path) -> Run:
     return do
 
 
+def hand_over(cloned: Path, before: str) -> None:
+    """Let the Plan's interpreter run `before`, then hand its program to the interpreter that has imported DeepSpeed (tests/warm_deepspeed.py)."""
+    program = f'#!/bin/sh\n{before}\n[ "$1" = -I ] && shift\nPYTHONPATH={BARE_LAUNCHER} exec {sys.executable} "$@"\n'
+    (cloned / "evil.sh").write_text(program)
+
+
 def executed_canaries(cloned: Path) -> list[str]:
     return sorted(path.name for path in (cloned.parent / "harm").iterdir())
 
@@ -125,12 +131,12 @@ def test_command_names_the_judging_interpreter_and_remembers_consent(run: Run, c
         told = json.loads(run("check", "plan.yaml", "--oracle", "parse", "--json", *more, path=path).stdout)["files"][0]
         return told["oracle"]["python"], [d["message"] for d in told["diagnostics"] if d["path"] == "job.python"]
 
-    python, said = reference()
+    python, said = reference(path=BARE_LAUNCHER)  # may be a forked interpreter, whose imports are tested above
     assert python.startswith(str(Path(sys.executable).parent)) and "dstui's own Python was used, not ./evil.sh" in said[0]
     assert executed_canaries(cloned) == []
     assert reference("--trust-python") == (str(cloned / "evil.sh"), [])
     assert executed_canaries(cloned) == ["evil.sh"], "it ran, but imported nothing from the folder"
-    remembered = reference(path=BARE_LAUNCHER)  # may be a forked interpreter, whose imports were tested above
+    remembered = reference(path=BARE_LAUNCHER)
     assert remembered == (str(cloned / "evil.sh"), [])
 
 
@@ -139,6 +145,7 @@ def test_doctor_says_that_it_did_not_ask_and_asks_with_consent(run: Run, cloned:
         told = json.loads(run("doctor", "plan.yaml", "--json", *more).stdout)["checks"]
         return {check["id"]: f"{check['verdict']} {check['seen']} {check['fix']}" for check in told}
 
+    hand_over(cloned, f"touch {cloned.parent}/harm/evil.sh")
     before = checks()
     assert before["python"].startswith(f"warn {cloned}/evil.sh, which the Plan names, was not run") and "--trust-python" in before["python"]
     assert before["deepspeed"].startswith("skipped")
@@ -150,6 +157,7 @@ def test_doctor_says_that_it_did_not_ask_and_asks_with_consent(run: Run, cloned:
 
 @pytest.mark.parametrize("yes", [False, True])
 def test_tui_asks_once_and_names_the_judging_deepspeed(yes: bool, cloned: Path) -> None:
+    hand_over(cloned, f"touch {cloned.parent}/harm/evil.sh")
     terminal = Terminal([SCRIPT, "plan.yaml"], cwd=str(cloned))
     try:
         terminal.wait("Another interpreter", "evil.sh")
@@ -181,7 +189,7 @@ def test_doctor_puts_no_password_of_a_plan_on_a_command_line(run: Run, cloned: P
     """Command lines are visible to every user; here the Plan's interpreter, which runs after consent, prints its own."""
     proxy = "http://user:correct-horse@127.0.0.1:9"
     words = tmp_path / "words"
-    (cloned / "evil.sh").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {words}\nexec {sys.executable} "$@"\n')
+    hand_over(cloned, f'printf "%s\\n" "$@" >> {words}')
     plan = PLAN.replace("cluster: {", f"cluster: {{env: {{https_proxy: '{proxy}'}}, ") + "model: {source: nobody/nothing-like-it}\n"
     (cloned / "plan.yaml").write_text(plan)
     ran = run("doctor", "plan.yaml", "--trust-python", "--json")

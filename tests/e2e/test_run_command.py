@@ -87,9 +87,11 @@ def test_held_launches_become_plans_and_the_rest_of_the_script_runs(folder: Path
     code, _, err = run(folder, "--hold", "-o", "third.yaml", "--", "bash", "-c", f"export X=7 L=$'a\\nb'; {text}")
     assert code == 0 and "srun is not started" in err and "L: not in the Plan" in err
     assert load((folder / "third.yaml").read_text()).job.args == ("--node", "78")
-    (folder / "on_host.sh").write_text("deepspeed --num_gpus 2 train.py --from $1\n")
+    (folder / "on_host.sh").write_text("deepspeed --num_gpus 2 train.py --from $1 --deepspeed=ds.json\n")
+    (folder / "ds.json").write_text('{"train_batch_size": 8}')
     code, _, err = run(folder, "--hold", "-o", "fourth.yaml", "--", "srun", "on_host.sh", "a")
-    assert code == 0 and load((folder / "fourth.yaml").read_text()).job.args == ("--from", "a"), err
+    fourth = (folder / "fourth.yaml").read_text()
+    assert code == 0 and load(fourth).job.args == ("--from", "a", "--deepspeed=ds.json") and "edits count once {ds_config}" in fourth, err
 
 
 def test_launches_at_the_same_time_are_held_one_by_one(folder: Path) -> None:
@@ -127,7 +129,7 @@ def test_folders_of_killed_runs_are_removed_a_day_later(folder: Path, tmp_path: 
 def test_other_commands_keep_their_status_and_output(folder: Path, words: list[str], code: int, said: str) -> None:
     done, _, err = run(folder, "--", *words)
     assert (done, said in err) == (code, True)
-    assert done != 127 or "no launch was caught" not in err
+    assert done < 126 or "no launch was caught" not in err
 
 
 def test_signal_reaches_the_command(folder: Path) -> None:
@@ -136,6 +138,17 @@ def test_signal_reaches_the_command(folder: Path) -> None:
     assert process.stdout is not None and process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=60)[0] == "got it\n" and process.returncode == 9
+
+
+def test_ctrl_c_ends_the_launch_and_its_script(folder: Path) -> None:
+    (folder / "train.py").write_text("import os, time\nopen('up' + os.environ['RANK'], 'w').close()\ntime.sleep(600)\n")
+    process = start(folder, "--", "bash", "-c", "deepspeed --num_gpus 2 train.py; echo goes on", start_new_session=True)
+    wait_for(lambda: (folder / "up0").exists() and (folder / "up1").exists())
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, "goes on" in out, "Traceback" in err) == (130, False, False), "bash ends, as with the launcher itself"
+    (status,) = folder.glob("dstui_runs/*/status.json")
+    assert '"state": "stopped"' in status.read_text()
 
 
 def test_launch_killed_with_dstui_leaves_nothing(folder: Path) -> None:

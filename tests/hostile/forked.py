@@ -92,15 +92,16 @@ def _measured(status: int, used: Any, seconds: float, out: Any, err: Any) -> dic
 
 
 def serve() -> None:
-    """Return the methods of a class and its bases in dstui, without special methods except __init__ and actions that only call a flow."""
+    """Import what commands import, and fork a child for each line of standard input."""
     import importlib
 
     from dstui import cli
 
-    parts = ("headless", "check.rules.all_rules", "base.arguments", "documents", "adopt.new_plan", "diagnosis.job.job_diagnosis")
+    parts = ("headless.following", "check.rules.all_rules", "base.arguments", "documents", "adopt.new_plan", "adopt.every_kind")
+    parts += ("diagnosis.job.job_diagnosis", "machine.software", "runs.table", "runs.find", "jobs.control.start", "jobs.store.op_locks")
     for name in (*parts, *(f"commands.{name}" for name in cli.COMMANDS)):
         importlib.import_module(f"dstui.{name}")
-    for name in ("importlib.metadata", "importlib.resources", "platformdirs", "yaml"):
+    for name in ("encodings.utf_8_sig", "importlib.metadata", "importlib.resources", "platformdirs", "sysconfig", "unicodedata", "yaml"):
         importlib.import_module(name)
     gc.freeze()  # objects that exist before a fork should not be visited by the children's garbage collection
     for line in sys.stdin.buffer:

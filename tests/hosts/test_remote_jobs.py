@@ -95,7 +95,8 @@ def test_signal_to_dstui_leaves_nothing_on_any_host(remote_job: RemoteJob, numbe
 
 @pytest.mark.deadline
 def test_cut_link_loses_no_line_and_is_reported(remote_job: RemoteJob) -> None:
-    remote_job.start("all:count 3000 0.01")
+    again = remote_job.path / "again"
+    remote_job.start("all:count 800 0.01", f"all:wait {again}", "all:count 200 0.01")
     remote_job.ready()
     remote_job.farm.cable("h2", plugged=False)
     wait_for(lambda: remote_job.status["hosts"]["h2"]["state"] == "unreachable", otherwise=remote_job.words)
@@ -103,10 +104,11 @@ def test_cut_link_loses_no_line_and_is_reported(remote_job: RemoteJob) -> None:
     assert "(h2 unreachable for " in remote_job.run("runs").stdout
     remote_job.farm.cable("h2", plugged=True)
     wait_for(lambda: remote_job.status["hosts"]["h2"]["state"] == "reached", otherwise=remote_job.words)
+    again.touch()
     code, out, err = remote_job.wait()
     assert code == 0, out + err
     for rank in (0, 1):
-        assert [line for line in remote_job.log(rank).splitlines() if line.isdigit()] == [str(number) for number in range(3000)]
+        assert [line for line in remote_job.log(rank).splitlines() if line.isdigit()] == [*map(str, range(800)), *map(str, range(200))]
     assert "h2 is unreachable" in err and "h2 is reached again" in err
     assert remote_job.left("h1") == remote_job.left("h2") == []
 
@@ -140,7 +142,7 @@ def test_stacks_of_remote_ranks_are_shown_and_recorded_when_silent(remote_job: R
 
 
 def test_killed_supervisor_is_replaced_without_loss(remote_job: RemoteJob) -> None:
-    remote_job.start("all:count 800 0.01")
+    remote_job.start("all:count 400 0.01")
     remote_job.ready()
     first = remote_job.status["supervisor"]["ticks"]
     assert remote_job.kill_on("login", "dstui.jobs.supervisor", str(remote_job.folder.path)) == 1
@@ -148,7 +150,7 @@ def test_killed_supervisor_is_replaced_without_loss(remote_job: RemoteJob) -> No
     assert code == 0, out + err + remote_job.words()
     assert remote_job.status["supervisor"]["ticks"] != first
     for rank in (0, 1):
-        assert [line for line in remote_job.log(rank).splitlines() if line.isdigit()] == [str(number) for number in range(800)]
+        assert [line for line in remote_job.log(rank).splitlines() if line.isdigit()] == [str(number) for number in range(400)]
     assert remote_job.left("h1") == remote_job.left("h2") == []
 
 
@@ -409,7 +411,7 @@ def test_host_cannot_forge_messages_of_dstui_in_a_line(remote_job: RemoteJob) ->
     program = remote_job.path / "liar.py"
     facts = {"time": time.time(), "there": True, "folder": "/tmp/job", "lacks": ["no disk\rdstui: all is well"]}
     hello = json.dumps({"is": "hello", "size": 0, **facts})
-    program.write_text(f"import os, time\nos.write(1, {READY!r} + {hello.encode()!r} + b'\\n')\ntime.sleep(100)\n")
+    program.write_text(f"import os, time\nos.write(1, {READY!r} + {hello.encode()!r} + b'\\n')\ntime.sleep(2)\n")
     with etc(remote_job.farm, "h1", "authorized_keys", forced(remote_job.farm, f"exec {sys.executable} {program}")):
         remote_job.start("all:hang")
         code, _, err = remote_job.wait()

@@ -34,6 +34,7 @@ AT_LEAST = {
     17: {"failure": 48, "stop": 20, "cut": 36, "good": 55},
     18: {"failure": 130, "stop": 30, "cut": 55, "good": 30},
     19: {"failure": 90, "stop": 20, "cut": 20, "good": 5},
+    20: {"failure": 48, "stop": 13, "cut": 18, "good": 45},
     21: {"failure": 45, "stop": 10, "cut": 15, "good": 45},
 }
 MOST_OF_A_REPOSITORY = {
@@ -55,6 +56,7 @@ MOST_OF_A_REPOSITORY = {
     17: 3,
     18: 11,
     19: 13,
+    20: 3,
     21: 3,
 }
 NEWEST = 21

@@ -20,6 +20,9 @@ CONDITION = re.compile(
     r"(?P<otherwise>else[ \t]+)?if(?P<no>n)?(?:eq[ \t]*\((?P<left>[^,]*),(?P<right>.*)\)|def[ \t]+(?P<name>[A-Za-z_]\w*))"
 )
 COMMANDS = ("ENTRYPOINT", "CMD")
+OF_RULE = re.compile(r"(?P<target>[\w./%-][\w./% -]*):{1,2}(?!=)(?P<needs>[^\n]*)")
+AUTOMATIC = re.compile(r"\$\$?(?:([@<^])|\(([@<^])\))")
+"""The name of the target, of the first file that it needs, or of all. `$$@` is the shell's own."""
 
 
 def as_shell(text: str) -> str:
@@ -28,7 +31,7 @@ def as_shell(text: str) -> str:
         return text
     if DOCKERFILE.match(text):
         return _translated(text, _of_dockerfile(text))
-    return _translated(text, _of_makefile) if _is_makefile(text) else text
+    return _translated(text, _Makefile().translated) if _is_makefile(text) else text
 
 
 def _is_makefile(text: str) -> bool:
@@ -85,6 +88,28 @@ def _words(whole: str) -> list[str] | None:
     except (ValueError, RecursionError):
         return None
     return [str(word) for word in words] if isinstance(words, list) else None
+
+
+class _Makefile:
+    """Translates the lines of a Makefile: a recipe may name its target and what that needs."""
+
+    def __init__(self) -> None:
+        self.target = self.needs = ""
+
+    def translated(self, whole: str) -> str:
+        """Return the shell text of a line with those that continue it."""
+        if whole.startswith("\t"):
+            return _of_makefile(AUTOMATIC.sub(self._named, whole))
+        if (rule := OF_RULE.match(whole)) and not VARIABLE.match(rule["needs"]):
+            self.target, self.needs = rule["target"].split()[0], rule["needs"].partition("#")[0].strip().removesuffix("\\")
+        return _of_makefile(whole)
+
+    def _named(self, found: re.Match[str]) -> str:
+        """Return the value of an automatic variable; a variable of the shell for a target with a pattern."""
+        value = {"@": self.target, "<": self.needs.partition(" ")[0], "^": self.needs}[found[1] or found[2]]
+        if found[0].startswith("$$") or not value:
+            return found[0]
+        return "$(TARGET)" if "%" in value else value.replace("$", "$$")
 
 
 def _of_makefile(whole: str) -> str:

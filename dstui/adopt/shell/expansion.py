@@ -189,6 +189,8 @@ class Expander:
             value = self._not_set(name)
         if part.get("Length"):
             if isinstance(value, list):
+                if len(value) == 1 and HOLE.fullmatch(value[0]) and holes_in(value[0])[0][0] == "computed":
+                    raise Undecidable  # words of a program's output: their number is unknown
                 return str(len(value))
             if holes_in(value):
                 raise Undecidable

@@ -42,6 +42,12 @@ MAX_TEXTS = 500
 MAX_DEPTH = 40
 """Nested functions, evals and bash -c."""
 UNSET = re.compile(hole("unset", r"(\w+)"))
+QUOTED_LAUNCH = re.compile(r"\s*(?:\w+=\S*\s+)*(?:uv\s+run\s+|srun\s+)?(?:deepspeed|torchrun|accelerate\s+launch)\s+\S")
+ONLY_WORDS = (
+    *("grep", "egrep", "pgrep", "pkill", "git", "logger", "sed", "awk", "tee", "curl", "kubectl", "ssh", "pdsh"),
+    *("log", "info", "warn", "error", "die", "usage"),
+)
+"""Programs, and usual names of functions, whose words are not commands that run here."""
 
 
 class ShellReader:
@@ -62,6 +68,8 @@ class ShellReader:
         """Folders that the text creates."""
         self.files: dict[str, str] = {}
         """Files that the text writes: path -> content."""
+        self.quoted: list[tuple[str, ShellState, int, Wrappers]] = []
+        """Launches in words of other programs, such as a submitter's."""
         self.text = b""
         """The text to which the positions of the followed nodes belong."""
         self._steps = self._depth = 0
@@ -164,6 +172,7 @@ class ShellReader:
     def _other(self, command: ShellCommand, state: ShellState, streams: Streams) -> bool | None:
         """Follow a command that starts no training: a builtin, a function, or a program with known output."""
         name, *rest = command.words
+        self._remember_quoted(name, rest, state, command.line)
         if name.startswith("--") and self.launches:
             self.unknowns.cut_off(self.launches[-1].line, command.line, name)
         if body := state.functions.get(name):
@@ -185,6 +194,19 @@ class ShellReader:
         if starts_elsewhere(command.words):
             self.unknowns.unseen.append(f"line {command.line}: what {name} starts cannot be followed; give the command that runs there")
         return self._program(name, rest, state, streams)
+
+    def _remember_quoted(self, name: str, words: Sequence[str], state: ShellState, line: int) -> None:
+        """Remember words of a program that are launches themselves: used if the text has no other."""
+        if name in programs.BUILTINS or name in programs.PRINTING or name in ONLY_WORDS or len(self.quoted) >= MAX_DEPTH:
+            return
+        for at, word in enumerate(words):
+            if " " in word and QUOTED_LAUNCH.match(word):
+                self.quoted.append((word, state.copy(), line, ((name, *words[:at]),)))
+
+    def follow_quoted(self) -> None:
+        """Follow the launches in words of other programs."""
+        for text, state, line, wrappers in self.quoted:
+            self.follow_text(text, state, Streams(), line, wrappers)
 
     def _program(self, name: str, rest: list[str], state: ShellState, streams: Streams) -> bool | None:
         """Follow a program: its output is added to the used output. Raises Undecidable if that is unknown."""

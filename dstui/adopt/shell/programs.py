@@ -39,10 +39,16 @@ def _cd(reader: Reader, words: list[str], state: ShellState, _given: str | None)
         return True
     if not folder:
         return True
+    if state.absent and not folder.startswith(("/", OPEN)):
+        folder = posixpath.normpath(posixpath.join(state.absent, folder))
+        state.absent = "" if folder == "." or folder.startswith("..") else folder
+        if not folder.startswith(".."):
+            return True
     if reader.is_folder(state, folder) is False:
+        state.absent = "" if folder.startswith(("/", OPEN)) else folder
         reader.unknowns.note(f"cd {to_display_text(folder)}: no such folder here; the current folder is used instead")
         return None
-    state.previous = state.folder
+    state.previous, state.absent = state.folder, ""
     state.folder = folder if folder.startswith(OPEN) else posixpath.normpath(posixpath.join(state.folder, folder))
     return True
 

@@ -14,7 +14,9 @@ from typing import Any
 from dstui.adopt.shell.build_files import as_shell
 from dstui.adopt.shell.expansion import line_of, literal
 from dstui.adopt.shell.interpreter import ShellReader
+from dstui.adopt.shell.job_files import LEFT_OUT, job_as_shell
 from dstui.adopt.shell.notebook import notebook_as_shell
+from dstui.adopt.shell.pages import Block, blocks_of, page_of
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, Value, hole, holes_in
 from dstui.adopt.slurm import OF_EACH_BATCH, batch_variables
@@ -59,16 +61,7 @@ def read_shell(text: str, context: ShellContext, parse: Parse) -> ShellText:
     """Read a text. Raises Unparsed and ShellLimit."""
     if OPEN in text or CLOSE in text:
         raise Unparsed("it has characters of Unicode's private use area")
-    pasted = text
-    text, sources = with_holes(cleaned(pasted))
-    try:
-        tree, text, notes = _tree(text, parse)
-    except Unparsed:
-        text, sources = with_holes(cleaned(prompted(pasted)))
-        if not text.strip():
-            raise
-        tree, text, notes = _tree(text, parse)
-        notes = ["lines without a prompt are no shell text, and are read as output", *notes]
+    tree, text, sources, notes = _parsed(text, parse)
     reader = _followed(tree, text, context, arguments_are_open=False)
     if not reader.launches:
         reader = _followed(tree, text, context, arguments_are_open=True)
@@ -84,6 +77,36 @@ def read_shell(text: str, context: ShellContext, parse: Parse) -> ShellText:
         reader.undecided,
         "" if any(how < UNLIKELY for (how, _), _ in ranked) else next(_written_launches(tree), ""),
     )
+
+
+def _parsed(pasted: str, parse: Parse) -> tuple[Node, str, dict[str, str], list[str]]:
+    """Return the tree of a text, the text as it was parsed, its placeholders, and notes. Raises Unparsed."""
+    if (job := job_as_shell(pasted)) is not None:
+        tree, text, notes = _tree(job, parse)
+        return tree, text, {}, [LEFT_OUT, *notes]
+    blocks = blocks_of(pasted)
+    text, sources = with_holes(cleaned(page_of(blocks) if blocks else pasted))
+    try:
+        tree, text, notes = _tree(text, parse)
+    except Unparsed:
+        if blocks:
+            again, about = page_of([block for block in blocks if _is_shell(block, parse)]), "blocks that are not shell text are left out"
+        else:
+            again, about = prompted(pasted), "lines without a prompt are no shell text, and are read as output"
+        text, sources = with_holes(cleaned(again))
+        if not text.strip():
+            raise
+        tree, text, notes = _tree(text, parse)
+        notes = [about, *notes]
+    return tree, text, sources, notes
+
+
+def _is_shell(block: Block, parse: Parse) -> bool:
+    try:
+        parse(with_holes(cleaned("\n".join(block.lines)))[0])
+    except Unparsed:
+        return False
+    return True
 
 
 def _written_launches(tree: Node) -> Iterator[str]:
@@ -134,6 +157,8 @@ def _followed(tree: Node, text: str, context: ShellContext, *, arguments_are_ope
             reader.unknowns.note(f"${name} is {numbers[name]}, as the #SBATCH lines say")
     try:
         reader.follow(tree, text, ShellState(context.folder, numbers))
+        if not reader.launches:
+            reader.follow_quoted()
     except ShellLimit:
         if not reader.launches:
             raise

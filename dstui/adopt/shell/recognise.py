@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dstui.adopt.shell import programs
@@ -63,6 +63,15 @@ TRANSPARENT = (
 """They start the command after them and change nothing of it that a Plan would have to say."""
 OF_SLURM = ("-J", "--job-name", "-p", "--partition", "-A", "--account", "-D", "--chdir", "-w", "--nodelist", "--comment")
 OF_CONDA = ("-n", "--name", "-p", "--prefix", "--cwd")
+MANAGING = ("add", "create", "init", "install", "lock", "pip", "remove", "sync", "uninstall", "update", "upgrade")
+"""Subcommands of package managers, whose words are names of packages."""
+CONTAINERS = ("docker", "podman", "nerdctl")
+"""They start the command after the image, or in a container: `docker run IMAGE COMMAND`, `docker exec NAME COMMAND`."""
+OF_DOCKER = (
+    *("--name", "-h", "--hostname", "--network", "--net", "-w", "--workdir", "-u", "--user", "--gpus", "--runtime", "-l", "--label"),
+    *("--entrypoint", "-v", "--volume", "--mount", "-e", "--env", "--env-file", "-p", "--publish", "--shm-size", "--ipc", "--ulimit"),
+    *("--pull", "--platform", "--device", "--cap-add", "--security-opt", "--restart", "-m", "--memory", "--cpus", "--add-host"),
+)
 NAMES: Mapping[str, tuple[str, ...]] = {
     "srun": OF_SLURM,
     "sbatch": OF_SLURM,
@@ -78,9 +87,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "env": ("-u", "--unset", "-C", "--chdir"),
     "nsys": ("-o", "--output"),
     "ncu": ("-o", "--export"),
+    **dict.fromkeys(CONTAINERS, OF_DOCKER),
 }
 """Wrapper -> its options whose value is a name, which may be that of a launcher: `uv run --with deepspeed`, `conda run -n ds`."""
-ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "pdsh", "composer", "ray", "tmux", "screen")
+ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "xargs", "parallel", "pdsh", "composer", "ray", "tmux", "screen")
 """They start what their words name in a container or on another host, or are launchers that no Plan can say."""
 SCRIPT = re.compile(r".+\.(?:sh|bash|slurm|sbatch)")
 STARTS = re.compile(r"(?:^|[\s/])(?:deepspeed|torchrun|accelerate(?:-|\s+)launch|python[\d.]*|[\w-]+\.(?:py|sh))(?:$|\s)")
@@ -115,16 +125,17 @@ def recognise(words: Sequence[str]) -> Recognised | None:
             rest.pop(0)
         if not rest:
             return None
-        if found := _launcher(rest):
+        if not _starts_module(rest) and (found := _launcher(rest)):
             if found[0] == "python" and (submitted := _submitted(rest)):
                 return replace(submitted, env=env | dict(submitted.env), wrappers=(*wrappers, *submitted.wrappers))
             return Recognised(found[0], tuple(found[1]), env, tuple(wrappers))
         first = _name(rest[0])
-        if first in TRANSPARENT or first in WRAPPERS:
+        if first in TRANSPARENT or first in WRAPPERS or _in_container(rest) or _starts_module(rest):
             start = _start_after(rest)
             if start is None:
                 return None
-            wrappers += [(first, *rest[1:start])] if first in WRAPPERS else []
+            env |= dict(_container_variables(rest[:start])) if first in CONTAINERS else {}
+            wrappers += [(first, *rest[1:start])] if first not in TRANSPARENT else []
             rest = rest[start:]
         elif "--" in rest[1:] and first not in programs.BUILTINS and first not in programs.PRINTING:
             rest = rest[rest.index("--", 1) + 1 :]
@@ -150,9 +161,32 @@ def _name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
+def _in_container(words: Sequence[str]) -> bool:
+    return _name(words[0]) in CONTAINERS and bool({"run", "exec"} & set(words[1:3]))
+
+
+def _starts_module(words: Sequence[str]) -> bool:
+    """Return whether python starts a module that itself starts the command after it: `python -m determined.launch.deepspeed COMMAND`."""
+    return (
+        PYTHON.fullmatch(_name(words[0])) is not None
+        and "".join(words[1:2]) == "-m"
+        and "".join(words[2:3]).startswith("determined.launch.")
+    )
+
+
+def _container_variables(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the variables that `docker run -e NAME=VALUE` sets."""
+    for option, word in zip(words, [*words[1:], ""], strict=True):
+        value = word if option in ("-e", "--env") else option.partition("=")[2] if option.startswith("--env=") else ""
+        if match := ASSIGNMENT.fullmatch(value):
+            yield match[1], match[2]
+
+
 def _start_after(words: Sequence[str]) -> int | None:
     """Return where the command of a wrapper begins: the first word that starts a launch or another wrapper."""
     wrapper = _name(words[0])
+    if wrapper in TRANSPARENT and words[1:2] and words[1] in MANAGING:
+        return None
     for at in range(1, len(words)):
         if words[at - 1] in NAMES.get(wrapper, ()):
             continue

@@ -102,6 +102,8 @@ class ShellState:
     """The folder before the last `cd`."""
     stack: list[str] = field(default_factory=list)
     """Folders of `pushd`."""
+    absent: str = ""
+    """A folder that the text has changed to and that is not here, relative to `folder`: `cd ..` leads back."""
     ended: str = ""
     """exit, return, break or continue: the following statements are not reached."""
     left: dict[str, dict[str, Value]] = field(default_factory=dict)
@@ -120,6 +122,7 @@ class ShellState:
             set(self.associative),
             self.previous,
             list(self.stack),
+            self.absent,
             self.ended,
             dict(self.left),
         )

@@ -13,7 +13,7 @@ from dstui.diagnosis.reasoning.causes import independent
 from dstui.diagnosis.reasoning.failure_context import FORCED, NEVER, SOON, FailureContext
 from dstui.diagnosis.reasoning.origin import first_failing
 from dstui.diagnosis.recognition.exits import SIGNAL_CAUSES
-from dstui.diagnosis.recognition.labels import HANDLED, WARNED
+from dstui.diagnosis.recognition.labels import HANDLED, REMARKED, WARNED
 from dstui.diagnosis.signatures import BY_ID
 
 STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "SIGHUP", "CTRL-C")
@@ -196,6 +196,8 @@ def _last_named(hits: list[Hit]) -> Verdict | None:
 def _may_be_the_end(context: FailureContext, hit: Hit) -> bool:
     """Return whether almost nothing is beside or after it, and it is not reported as handled."""
     if HANDLED.search(hit.text) or WARNED.search(hit.text) or (hit.raised and hit.raised.ignored):
+        return False
+    if hit.raised is None and hit.noticed is None and REMARKED.match(hit.text):
         return False
     if hit.signature.id in GOES_ON and not context.in_last_lines(hit):
         return False

@@ -31,6 +31,8 @@ FRAME = 2
 """Lines of a traceback per frame that is read: the source line follows it."""
 BEGINNING = 2
 """Lines at the beginning of a file that no run prints later, by which another beginning is recognised."""
+BEGINS_AGAIN = 2
+"""Ends after which the beginning of the file recurs, from which on it begins a run: the head of a loop would not follow each of them."""
 PROGRESS = re.compile(
     r"(?i)(?<![a-z])(?:steps?|epochs?|iter\w*|loss|batch\w*|acc\w*|lr|samples?|tokens?|eta|train\w*|eval\w*|it/s)(?![a-z])|\d%"
 )
@@ -62,6 +64,8 @@ class End:
     whole: bool
     follows: bool
     stop: bool
+    crash: bool = False
+    """Whether native code crashed: the stacks of all threads may follow."""
     gone: bool = False
     """Whether nothing after it can belong to that process: a shell reported its end, or it ended before it did anything."""
 
@@ -98,7 +102,15 @@ def _ends(found: Findings) -> list[End]:
     unlabelled = not found.agents and not found.labelled and all(hit.rank in (None, 0) for hit in found.hits)
     one = found.writer is not None or (unlabelled and found.world in (None, 1))
     known = [
-        End(hit.at[1], launcher := _is_from_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop", _gone(hit))
+        End(
+            hit.at[1],
+            launcher := _is_from_launcher(hit),
+            one or launcher,
+            _follows(hit),
+            hit.signature.role == "stop",
+            hit.signature.id == "SIGSEGV",
+            _gone(hit),
+        )
         for hit in found.hits
         if _ended(hit)
     ]
@@ -136,11 +148,17 @@ def _is_from_launcher(hit: Hit) -> bool:
 def _last_cut(found: Findings, ends: list[End]) -> int:
     """Return the line of the last end after which something else ran; 0 if there is none."""
     traced, last, cut = found.traced.get(0, ()), found.final.get(0, 0), 0
+    each_time = _begins_after_each(found, ends)
     for end, after in zip_longest(ends, ends[1:]):
         until = after.line if after else last
-        quiet = until - end.line - FRAME * (bisect_left(traced, until) - bisect_right(traced, end.line))
+        stacks = traced[bisect_right(traced, end.line) : bisect_left(traced, until)]
+        quiet = until - end.line - FRAME * len(stacks)
+        if end.crash:  # several processes may have written their stacks into the same lines, of which few are recognised
+            quiet = min(quiet, max(later - earlier for earlier, later in pairwise((end.line, *stacks, until))))
         if end.whole and (
-            _begins_anew(found, ends[0].line, end.line, until) or (end.stop and after is not None and (after.gone or end.gone))
+            _begins_anew(found, ends[0].line, end.line, until)
+            or (each_time and len(_beginnings(found, end.line, until)) >= BEGINNING)
+            or (end.stop and after is not None and (after.gone or end.gone))
         ):
             enough = True
         elif after is None:
@@ -194,9 +212,20 @@ def _something_else_runs(found: Findings, end: End, quiet: int, tail: Sequence[s
 
 def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
     """Return whether the text between two lines repeats the beginning of the file, which did not recur before the first end."""
-    begun = found.begun.get(0, [])
-    before = Counter(which for line, which in begun if line <= first)
-    return len({which for line, which in begun if end < line < until and before[which] == 1}) >= BEGINNING
+    before = Counter(which for line, which in found.begun.get(0, []) if line <= first)
+    return sum(before[which] == 1 for which in _beginnings(found, end, until)) >= BEGINNING
+
+
+def _begins_after_each(found: Findings, ends: list[End]) -> bool:
+    """Return whether the beginning of the file recurs after several ends: then it begins a run, however often it recurred before."""
+    last = found.final.get(0, 0) + 1
+    lines = [end.line for end in ends if end.whole]
+    return sum(len(_beginnings(found, line, until)) >= BEGINNING for line, until in pairwise([*lines, last])) >= BEGINS_AGAIN
+
+
+def _beginnings(found: Findings, after: int, until: int) -> set[int]:
+    """Return which of the first lines of the file recur between two lines."""
+    return {which for line, which in found.begun.get(0, []) if after < line < until}
 
 
 def _printed_late(found: Findings, end: End, tail: Sequence[str]) -> bool:

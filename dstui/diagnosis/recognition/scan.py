@@ -13,7 +13,7 @@ from dstui.diagnosis.recognition import activity
 from dstui.diagnosis.recognition.activity import bar_advances, breaks_off, finished_bar
 from dstui.diagnosis.recognition.dumps import Dumps, Ras
 from dstui.diagnosis.recognition.exception_kinds import DATA_PATH, cause_of, to_be_written
-from dstui.diagnosis.recognition.labels import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
+from dstui.diagnosis.recognition.labels import REMARKED, WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
 from dstui.diagnosis.recognition.launchers import Key, Launchers, time_of
 from dstui.diagnosis.recognition.prefixes import Prefixes
 from dstui.diagnosis.recognition.shapes import Shape, Shapes
@@ -42,6 +42,8 @@ HEADS = 300
 """Characters of a line that may contain a logger's header."""
 MESSAGE = 10
 """The most lines of an exception's message."""
+OF_A_DUMP = re.compile(r'File "|\bline \d+ in |Thread 0x|most recent call')
+"""A part of a stack, also where several processes write theirs into one line."""
 LOGGED = re.compile(
     r"\s*(?:\[?\d{4}-|\[?\d\d:\d\d|\[\d\d/\d\d |\[?(?:INFO|WARN|ERROR|DEBUG)\b|[WEI]\d{4} |(?:srun|slurmstepd|wandb|pdsh@?\S*): )"
 )
@@ -111,6 +113,8 @@ class Scanner:
         """The position of an exception: the lines after it are its message."""
         self._announces: dict[Key, int] = {}
         """The position of an exception whose line ends with a colon: the next line may contain another one."""
+        self._remark: dict[Key, int] = {}
+        """The position of a logger's warning that quotes an error, which may continue below."""
         self._file_rank: int | None = None
         self._tracebacks = 0
         """The number of tracebacks in the files before the current one."""
@@ -227,15 +231,26 @@ class Scanner:
             self._launchers.feed(label, place, key)
             for report in self._reports:
                 report.feed(label, place)
-        if raised or trace.open or trace.at_frame:
+        if raised or trace.open or trace.at_frame or OF_A_DUMP.search(label.text):
             self.found.traced.setdefault(place[0], array("Q")).append(number)
-        warned = raised is None and WARNED.search(before[-HEADS:]) is not None  # Python's output for a warning continues for a line
+        warned = raised is None and self._is_of_a_warning(label.text, before, number, key)
         signs = [
             (sign, signature)
             for sign, signature in shape.signs
             if (not code or signature.in_code) and (not warned or signature.alone or signature.role in ("success", "benign"))
         ]
         self._signatures(signs, label, place, key, raised)
+
+    def _is_of_a_warning(self, text: str, before: str, number: int, key: Key) -> bool:
+        """Return whether a line continues a warning: the one below Python's, or several below a logger's that quotes an error."""
+        if REMARKED.match(text):
+            self._remark.pop(key, None)
+            if "Error" in text:
+                self._remark[key] = number
+            return False
+        if HEADER in text or LOGGED.match(text):
+            self._remark.pop(key, None)
+        return WARNED.search(before[-HEADS:]) is not None or number - self._remark.get(key, -MESSAGE) < MESSAGE
 
     @staticmethod
     def _head_of(line: str, before: str) -> str:

@@ -15,7 +15,7 @@ from dstui.diagnosis.signature import Sign, Signature
 from dstui.diagnosis.signatures import ALL
 
 FACTS = (
-    'File "', "File ~/", "File /", "Cell In", "Input In [", "<ipython-input", ".py in ",
+    'File "', "File ~", "File /", ":\\", "Cell In", "Input In [", "<ipython-input", ".py in ",
     "Traceback", "During handling of", "direct cause of", "Exception", "Error", "Interrupt", "Exit", "Timeout", "Expired", "StopIteration",
     "NotFound", "Refused",
     "return code", "with code", "exitcode", "exit code", "xit status", "exits successfully", "srun: error", "closing signal",

@@ -19,11 +19,13 @@ OF_CHILD = re.compile(r"^Process (?:\w*Process)-(\d+):\s*$")
 """The line that multiprocessing puts before the traceback of one of its processes, counted from 1."""
 RAISES = re.compile(r"^\s+raise (?:\w+\.)*(\w+)")
 FRAME = re.compile(r'^[\s>]*File "([^"]+)", line (\d+)(?:, in (\S+))?')
+PATH = r"(?:~?/|~?\\|[A-Za-z]:[\\/])[^:\n]+"
+NAME = r"(<[^>\n]+>|[^\s(]+)"
 CELL = re.compile(
-    r"^(?:File )?(~?/[^:\n]+):(\d+),? in ([^\s(]+)|^(Cell In ?\[\d+\]|Input In \[\d+\])(?:, line (\d+))?"
-    r"|^(<ipython-input-[^>]+>|[~/][^\s:]+\.py) in ([^\s(]+)"
+    rf"^(?:File )?({PATH}):(\d+),? in {NAME}|^(Cell In ?\[\d+\]|Input In \[\d+\])(?:, line (\d+))?"
+    rf"|^(<ipython-input-[^>]+>|{PATH}\.pyx?) in {NAME}|^File ({PATH}):(\d+)\s*$"
 )
-"""A frame in the format of IPython and Jupyter."""
+"""A frame in the format of IPython and Jupyter, of Linux or Windows; the last form is that of a module's own lines."""
 CELL_CODE = re.compile(r"^\s*(?:-+> ?)?\d+(?:\s|$)")
 """A numbered source line below such a frame."""
 ANNOUNCED = re.compile(r"^([A-Za-z_]\w*)\s{2,}Traceback \(most recent call last\)")
@@ -146,6 +148,8 @@ class Traces:
         """Whether the last line was a frame, so that an indented line now is its source code."""
         self.last_line = 0
         """The line of the last frame, or of the head of a traceback."""
+        self._indent = 0
+        """The indent of the last frame: its code is deeper."""
         self._chained = self._again = self._launcher = self._exiting = self._thread = self._wraps = self._logged = self._deepspeed = (
             self._tracker
         ) = False
@@ -185,6 +189,7 @@ class Traces:
             self._chained, self._wraps = True, CHAINED[1] in text
         elif frame := _frame(text, number):
             self._frame, self.at_frame, self.last_line, self._raises = frame, True, number, ""
+            self._indent = _indent(text)
             if not frame.in_library:
                 self._own = frame
             self._launcher |= LAUNCHER.search(frame.file) is not None
@@ -229,12 +234,16 @@ class Traces:
 
     def is_code(self, text: str) -> bool:
         """Return whether this line is the source code below a frame."""
-        return self.at_frame and (text.startswith("    ") or CELL_CODE.match(text) is not None)
+        return self.at_frame and ((text.startswith("    ") and _indent(text) > self._indent) or CELL_CODE.match(text) is not None)
 
     def _exception(self, text: str, number: int) -> re.Match[str] | None:
         near = self.open and bool(self._frame.file) and number - self._frame.number <= NEAR
         announced = re.match(rf"^({self.announced})(?=:|\s*$)", text) if self.announced and self.open else None
-        return announced or EXCEPTION.match(text) or (OTHER_EXCEPTION.match(text) if near else None)
+        return announced or EXCEPTION.match(self._dedented(text)) or (OTHER_EXCEPTION.match(text) if near else None)
+
+    def _dedented(self, text: str) -> str:
+        """Return the line without its indent if it is as deep as the frames above it: TensorFlow repeats an exception so in its message."""
+        return text[self._indent :] if self.at_frame and _indent(text) == self._indent else text
 
     def _begin(self, number: int) -> None:
         if not self._chained:
@@ -278,6 +287,10 @@ class Traces:
         return raised
 
 
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip(" "))
+
+
 def _frame(text: str, number: int) -> Frame | None:
     """Return the frame in a line; None if it is not a frame."""
     if found := FRAME.match(text):
@@ -285,5 +298,7 @@ def _frame(text: str, number: int) -> Frame | None:
     if found := RICH.match(text):
         return Frame(found[1], found[2], found[3] or "", text.strip(" │|"), number)
     if found := CELL.match(text):
-        return Frame(found[1] or found[4] or found[6], found[2] or found[5] or "", found[3] or found[7] or "", text.strip(), number)
+        path = found[1] or found[4] or found[6] or found[8]
+        line, function = found[2] or found[5] or found[9] or "", found[3] or found[7] or ""
+        return Frame(path.replace("\\", "/"), line, function, text.strip(), number)
     return None

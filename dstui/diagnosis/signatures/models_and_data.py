@@ -58,7 +58,7 @@ SIGNATURES = (
         "The hub or the folder has no such file or revision, this token may not read it, or the folder is not a complete model.",
         (
             rx("404 Client Error", r"404 Client Error.*(?:huggingface|hf\.co|Repository|Entry|Request ID)"),
-            rx("403 Client Error", r"403 Client Error.*(?:huggingface|hf\.co)"),
+            rx("403 Client Error", r"403 Client Error.*(?:huggingface|hf\.co|/models/)"),
             rx("Can't find 'adapter_config.json'", r"Can't find 'adapter_config\.json' at"),
             rx(
                 "Unrecognized ",
@@ -165,6 +165,25 @@ SIGNATURES = (
         alike=("RACE-FS", "CKPT-DISK"),
     ),
     Signature(
+        "DATA-NONE",
+        "root",
+        "The program says that it found no data",
+        "The folder or the pattern that it was given is empty, or holds files of another kind.",
+        (
+            rx(
+                "found in",
+                r"^\W*(?:\w*(?:Error|ERROR)\W+)?No (?!.*(?:checkpoint|cache|config))(?:[\w-]+ ){0,3}"
+                r"(?:images?|videos?|files?|data|samples?|examples?|records?) (?:were |was )?found in\b"
+                r"(?!.*(?i:skip|using|creat|default|download|instead))",
+            ),
+        ),
+        ("ls of the folder that the message names, from the folder that the ranks start in", "Correct the path in the script's arguments"),
+        "ls of that folder on the host that failed.",
+        sure=False,
+        alike=("DATA-FILE",),
+        answer="DATA",
+    ),
+    Signature(
         "DATA-FOLDER",
         "root",
         "A folder is where the script reads a file of the data",
@@ -187,6 +206,7 @@ SIGNATURES = (
                 r"No such file or directory: '[^']*\.(?:jsonl?|csv|tsv|parquet|arrow|npy|npz|bin|idx|h5|tar|tfrecord"
                 r"|zst|txt|jpe?g|png|webp|wav|mp3|flac|mp4|avi)'(?! -> )",
             ),
+            rx("No such file or directory", r"\bERROR\b.*\[Errno 2\] No such file or directory: '[^']*\.(?:jsonl?|csv|tsv|parquet|txt)'"),
         ),
         (
             "Give the whole path, and check that it exists on every host: dstui doctor does that",

@@ -68,7 +68,7 @@ class Usage:
 def usage_text(kind: str, load: float | None, memory: float | None, power: float | None) -> str:
     """Format `GPU 97 %  71.2 GB  612 W` without unknown values."""
     facts = [f"{kind} {load:.0f} %" if load is not None else kind]
-    facts += [f"{memory / GIB:.1f} GB" if memory >= GIB / 10 else f"{memory / MIB:.0f} MB"] if memory is not None else []
+    facts += [f"{memory / GIB:.1f} GB" if memory >= 1000 * MIB else f"{memory / MIB:.0f} MB"] if memory is not None else []
     facts += [f"{power:.0f} W" if power < 10_000 else f"{power / 1000:.1f} kW"] if power is not None else []
     return "  ".join(facts)
 

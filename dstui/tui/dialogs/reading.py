@@ -11,6 +11,7 @@ from textual import on
 
 from dstui.base.limits import parse_json
 from dstui.base.text import sanitise
+from dstui.plan.scalars import yaml_scalar
 from dstui.tui.dialogs.dialog import FULL, Lines, ToRead
 from dstui.tui.forms.fields import Field, default_of, format_value, help_for, why_default
 from dstui.tui.kit.keys import in_pane
@@ -148,9 +149,10 @@ def _catalogue_facts(key: Key) -> list[tuple[str, str]]:
     """Return the facts of a key of DeepSpeed."""
     from dstui.check.auto_values import FILLED
 
+    default = yaml_scalar(key.default) if isinstance(key.default, bool) else key.default
     return [
         ("type", key.type),
-        ("default", "" if key.default is None else f"{key.default}: DeepSpeed's default"),
+        ("default", "" if key.default is None else f"{default}: DeepSpeed's default"),
         ("because", key.why),
         ("auto", "; ".join(f"{who} fills it from {FILLED[by][key.path]}" for by, who in READERS.items() if key.path in FILLED[by])),
         ("values", ", ".join(map(str, key.choices))),

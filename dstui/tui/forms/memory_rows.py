@@ -47,7 +47,7 @@ def needed(estimate: Forecast) -> dict[str, Need]:
 
 def place_rows(places: Mapping[str, Need], width: int) -> list[Row]:
     """Return a line for each place, their bars aligned: `GPU  ██████▒▒░░░░│ 41.2 GB of 79.6 GB ✔ fits`."""
-    words = {name: f" {GLYPHS[SEVERITY[n.verdict]]} {n.verdict}" if n.verdict != "unknown" else "" for name, n in places.items()}
+    words = {name: f" {GLYPHS[SEVERITY[n.verdict]]} {n.word}" if n.verdict != "unknown" else "" for name, n in places.items()}
     for texts in ({name: _amounts(need)[long] for name, need in places.items()} for long in (1, 0)):
         room = width - NAME - 3 - max((cell_len(texts[name] + words[name]) for name in places), default=0)
         if room >= LEAST_BAR:

@@ -142,7 +142,7 @@ KEYS: Final = (
     KeyHint("right_square_bracket,f4", "step(1)", "next", "The next step.", display="]"),
     KeyHint("1,2,3,4,5,6,7,8,9,0", "digit", "step", "The step with this number; on the run, the log of the rank with it.", display="1-9"),
     KeyHint("x", "fix", "fix", "Apply the fix of the finding under the cursor, or of the first; on the run, of the diagnosis.", hint=4),
-    KeyHint("f5", "fix", "fix", "The same, also while typing.", ANYWHERE | TYPING, priority=True, display="F5"),
+    KeyHint("f5", "fix", "fix", "Apply the fix, also while typing.", ANYWHERE | TYPING, priority=True, display="F5"),
     KeyHint("H", "recommend(1)", "hardware", "Plan for another machine, by name: 8xH100-80.", FORM | REVIEW),
     KeyHint("r", "recommend", "plans", "The plans that fit this machine, the best first; Enter chooses one.", FORM | REVIEW, 7),
     KeyHint("O", "other_model", "other model", "The next of several models: forms and preview then show it.", FORM, 6),

@@ -10,7 +10,8 @@ from math import sqrt
 from pathlib import Path
 
 Z = 1.959964
-LATEST = ("9", "10", "11", "12", "13", "14", "15", "16", "17", "18", "19")
+LATEST = 9
+"""The first round that was scored by an engine of the latest kind."""
 LEVELS = ("sure", "likely")
 
 
@@ -43,7 +44,7 @@ def main() -> None:
     for row in rows:
         print(line(row["round"], [row]))
     print(line("published", published))
-    print(line("rounds 9 to 19", [row for row in published if row["round"] in LATEST]))
+    print(line(f"rounds from {LATEST}", [row for row in published if int(row["round"]) >= LATEST]))
     print(line("all", rows))
 
 

@@ -1,0 +1,96 @@
+"""Descriptions of jobs, debug configurations and pages are read as the launches that they start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dstui.adopt.shell.job_files import job_as_shell
+from dstui.adopt.shell.shell_state import to_display_text
+from dstui.adopt.signs import kind_of
+from tests.adopt.shell_launches import read
+from tests.command import dstui
+
+KUBERNETES = """apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+spec:
+  containers:
+    - name: pytorch
+      image: x/deepspeed:1
+      workingDir: src
+      env: [{name: NCCL_DEBUG, value: INFO}, {name: TOKEN, valueFrom: {}}]
+      command: %s
+      args: %s
+"""
+DEBUG = """{ // of VS Code
+  "configurations": [
+    {"name": "a", "request": "launch", "module": "deepspeed.launcher.runner", /* x */
+     "args": ["--num_gpus=2", "${workspaceFolder}/t.py", "--url", "http://h//i",],
+     "env": {"A": "1"}},
+  ]
+}
+"""
+JOBS = {
+    "a list of words": (KUBERNETES % ('["torchrun"]', '["--nnodes=$(WORLD)", "t.py", "a b"]'), "torchrun --nnodes=$WORLD t.py a b"),
+    "words of a shell": (KUBERNETES % ("[/bin/bash, -lc]", "['cd x; deepspeed t.py --n 3']"), "deepspeed t.py --n 3"),
+    "a block": (KUBERNETES % ("[sh, -c]", "\n        - |\n          deepspeed t.py \\\n            --n {{workflow.n_steps}}"), "deepspeed t.py --n $N_STEPS"),
+    "dstack": ("type: task\nenv:\n  - NCCL_DEBUG=INFO\ncommands:\n  - cd src\n  - |\n    torchrun \\\n      t.py\n", "torchrun t.py"),
+    "SkyPilot": ("envs:\n  NCCL_DEBUG: INFO\nsetup: pip install x\nrun: |\n  deepspeed --num_gpus 8 t.py\n", "deepspeed --num_gpus 8 t.py"),
+    "Determined": ("entrypoint: >-\n  python -m determined.launch.deepspeed\n  python t.py\n  --deepspeed ds.json\n", "python t.py --deepspeed ds.json"),
+    "Azure ML": (
+        "command: python t.py --x 1\ndistribution:\n  type: pytorch\n  process_count_per_instance: 4\nresources:\n  instance_count: 2\n",
+        "torchrun --nnodes=2 --nproc_per_node=4 t.py --x 1",
+    ),
+    "VS Code": (DEBUG, "deepspeed --num_gpus=2 t.py --url http://h//i"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_launch_of_a_job(name: str) -> None:
+    text, command = JOBS[name]
+    assert kind_of(text, "launch.json" if name == "VS Code" else "job.yaml") == "command"
+    launch = read(text).launches[0]
+    assert " ".join(map(to_display_text, (launch.launcher, *launch.words))) == command
+    assert ("NCCL_DEBUG" in text) == (launch.env.get("NCCL_DEBUG") == "INFO")
+    first = command.split()[0].replace("torchrun", "t")
+    assert first[:4] in text.split("\n")[launch.line - 1]
+
+
+def test_scripts_plans_and_broken_yaml_describe_no_job() -> None:
+    for text in (
+        "#!/bin/sh\ncommand: x\n",
+        "cd x\ndeepspeed t.py\n",
+        "command: [a\n",
+        "a: &a [*a]\ncommand: b\n",
+        "command:\n  - {}\n",
+        "{" * 3000 + "command: x",
+    ):
+        assert job_as_shell(text) is None  # fmt: skip
+
+
+PAGE = """# A page: with `deepspeed x.py` > in prose
+```json
+{"name": "ds_config"}
+```
+Then (run):
+```bash
+export A=1
+deepspeed t.py --deepspeed
+```
+1. or, in a manifest
+   ```yaml
+   run: torchrun u.py
+   ```
+```
+tree (of files
+```
+"""
+
+
+def test_blocks_of_a_page_are_read_without_its_prose(tmp_path: Path) -> None:
+    shell = read(PAGE)
+    assert [(one.launcher, one.words[0], one.line) for one in shell.launches] == [("deepspeed", "t.py", 8), ("torchrun", "u.py", 12)]
+    (tmp_path / "README.md").write_text(f"[![x](y)](z)\n{PAGE}")
+    done = dstui("import", "README.md", cwd=tmp_path)
+    assert done.returncode == 0 and "script: t.py" in done.stdout and "2 launches" in done.stderr
