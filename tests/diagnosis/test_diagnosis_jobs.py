@@ -113,6 +113,11 @@ def test_stopped_job_is_a_stop_whatever_its_ranks_printed(tmp_path: Path) -> Non
     folder.stop_file.write_text(json.dumps({"exit_code": 129, "by": 4711}))
     os.utime(folder.stop_file, (time.time() - 96,) * 2)
     assert diagnose_job(folder).cause == "SIGHUP"
+    folder.stop_file.unlink()
+    event = {"t": time.time() - 96, "event": "notice", "text": "SLURM job 2: it was cancelled by scancel, not by dstui", "stops": True}
+    folder.events_file.write_text(json.dumps(event) + "\n")
+    found = diagnose_job(folder)
+    assert (found.cause, found.kind, found.confidence) == ("SLURM-CANCEL", "stop", "high"), "the scheduler ended it"
 
 
 def test_failure_before_the_stop_is_the_cause(tmp_path: Path) -> None:

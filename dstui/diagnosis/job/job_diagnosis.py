@@ -191,7 +191,9 @@ def _add_stop(found: Collected, folder: JobFolder, status: JobStatus | None) -> 
     if noted and asked is None:
         line, event = noted[-1]
         found.files.append(str(folder.events_file))
-        found.stop = Stop(cause, float(event.get("t", 0.0)), (len(found.files) - 1, line), str(event.get("text")))
+        text = str(event.get("text"))
+        cause = "SLURM-CANCEL" if text.startswith("SLURM job ") and "cancelled" in text else cause
+        found.stop = Stop(cause, float(event.get("t", 0.0)), (len(found.files) - 1, line), text)
         return
     if asked is None and not (status and status.state == "stopped"):
         return
