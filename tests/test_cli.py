@@ -98,6 +98,15 @@ def test_options_of_headless_without_it_are_refused() -> None:
     assert (done.returncode, done.stderr.strip()) == (2, "dstui: --dry-run needs --headless")
 
 
+def test_setting_is_named_by_its_option_and_a_hole_once(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("deepspeed t.py --n $N\n")
+    unknown = dstui("--headless", "run.sh", "--dry-run", "--set", "cluster.foo=3", cwd=tmp_path)
+    assert unknown.stderr.startswith("dstui: --set cluster.foo=3: cluster.foo: unknown key")
+    ignored = dstui("--headless", "quickstart", "--dry-run", "--set", "deepspeed.foo=3", cwd=tmp_path).stderr
+    assert "--set: warning DS011 deepspeed.foo" in ignored
+    assert dstui("--headless", "run.sh", "--dry-run", cwd=tmp_path).stderr.count("${N} is open") == 1
+
+
 def test_rendered_files_are_written_once_and_replaced_only_with_force(tmp_path: Path) -> None:
     assert dstui("render", "quickstart", "-o", str(tmp_path)).returncode == 0
     names = {"ds_config.json", "launch.sh", ".deepspeed_env"}

@@ -60,7 +60,13 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     if absent:
         notes.append(f"{absent} does not exist here: accelerate will read it itself, and its content is unknown")
         reader = "accelerate"
-    elif line.launcher == "accelerate" and (not reader or ACCELERATES_OWN & line.options.keys()):
+    elif line.launcher == "accelerate" and (not reader or (ACCELERATES_OWN - {"use_deepspeed"}) & line.options.keys()):
+        if reader:  # with --use_deepspeed alone, that is the whole configuration
+            job["args"] = list(line.args)
+            notes.append(
+                f"{line.script} itself reads the configuration that its arguments name: "
+                "the deepspeed section is that of accelerate, and edits do not change the file"
+            )
         return _accelerate(line, source, read_named, {"job": job, "model": model}, notes)
     cluster = OPTIONS_OF[line.launcher](line, notes)
     if env := {**line.env, **cluster.pop("env", {})}:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
 from dstui.adopt.shell.recognise import recognise
@@ -18,6 +19,9 @@ CHANGES = ("append", "extend", "insert", "remove", "pop", "clear")
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
 PLAIN = re.compile(r"[\w./:,@=+-]*")
 """A default that means the same inside and outside of quotes."""
+LAUNCH_TEXT = re.compile(r"\s*(?:deepspeed|torchrun|accelerate launch)\s+\S")
+PRINTS = ("print", "add_argument", "ArgumentParser", "info", "warning", "error", "debug", "write", "Exception", "exit", "append")
+"""Functions whose texts are read by people."""
 MOST_PARTS = 5_000
 """Parts of expressions that are followed: a program can double a list at each line."""
 
@@ -34,17 +38,19 @@ class StartedLaunch:
     """Shell text with each launch on its line of the program; empty if there is none."""
     unclear: int = 0
     """The line of a launch whose words only a run shows; 0 if there is none."""
+    notes: tuple[str, ...] = ()
+    """What stands around a launch and is not carried over."""
 
 
 def started_launch(text: str) -> StartedLaunch:
     """Return the launches of a program's text that start a launcher."""
-    if not any(name in text for name in LAUNCHERS) or not ("subprocess" in text or "os." in text):
+    if not any(name in text for name in LAUNCHERS) or not ("subprocess" in text or "os." in text or LAUNCH_TEXT.search(text)):
         return StartedLaunch("")
     try:
         code = read_code(text)
     except NotPython:
         return StartedLaunch("")
-    words, found, unclear = _Words(code), dict[int, str](), 0
+    words, found, unclear, notes = _Words(code), dict[int, str](), 0, list[str]()
     for call in code.calls:
         if call.name not in (*STARTS, *SHELL_STARTS) or not call.node.args:
             continue
@@ -55,8 +61,51 @@ def started_launch(text: str) -> StartedLaunch:
             continue
         if _starts_launcher(command):
             found.setdefault(call.node.lineno, command)
+            notes += [f"line {call.node.lineno}: env= of the call is not carried over: write its variables under cluster.env"] * any(
+                keyword.arg == "env" for keyword in call.node.keywords
+            )
+    if found:
+        notes += _conditions(text, found)
+    else:
+        unclear = unclear or _written_elsewhere(text)
     lines = [found.get(number, "") for number in range(1, max(found, default=0) + 1)]
-    return StartedLaunch("".join(f"{line}\n" for line in lines), unclear)
+    return StartedLaunch("".join(f"{line}\n" for line in lines), unclear, tuple(notes))
+
+
+def _conditions(text: str, found: Mapping[int, str]) -> Iterator[str]:
+    """Yield a note for each launch under a condition."""
+    for node in _nodes(text):
+        if isinstance(node, ast.If | ast.While | ast.For) and not _is_main(node):
+            for line in found:
+                if any(part.lineno <= line <= (part.end_lineno or 0) for part in (*node.body, *node.orelse)):
+                    kind = "loop" if not isinstance(node, ast.If) else "condition"
+                    yield f"the launch in line {line} is under the {kind} in line {node.lineno}, which is not followed"
+
+
+def _is_main(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
+
+
+def _nodes(text: str) -> Iterator[ast.AST]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of texts that are not ours
+        yield from ast.walk(ast.parse(text))
+
+
+def _written_elsewhere(text: str) -> int:
+    """Return the line of a text that begins with a launcher and is assigned, or given to a call that does not print; 0 for none."""
+    for node in _nodes(text):
+        values = [node.value] if isinstance(node, ast.Assign) else node.args if isinstance(node, ast.Call) and not _prints(node) else []
+        for value in values:
+            first = value.values[0] if isinstance(value, ast.JoinedStr) and value.values else value
+            if isinstance(first, ast.Constant) and isinstance(first.value, str) and LAUNCH_TEXT.match(first.value):
+                return value.lineno
+    return 0
+
+
+def _prints(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in PRINTS
 
 
 def _starts_launcher(command: str) -> bool:

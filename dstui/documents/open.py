@@ -113,7 +113,9 @@ def _started(name: str, text: str, sets: Sequence[str], site: bool) -> Opened | 
     found = started_launch(text)
     if found.text:
         opened = _made(Path(name), found.text, "command", ImportOptions(sets, site=site))
-        return replace(opened, notes=(f"{name} starts a launch, of which this is the Plan: what else it does is left out", *opened.notes))
+        return replace(
+            opened, notes=(f"{name} starts a launch, of which this is the Plan: what else it does is left out", *found.notes, *opened.notes)
+        )
     if found.unclear:
         raise FileProblem(
             f"{name}: line {found.unclear} starts a launch with words that only a run shows: `dstui run --hold -- python {name}` reads it"

@@ -134,6 +134,9 @@ def apply_overrides(plan: Plan, sets: Iterable[str]) -> Plan:
             raise PlanError([Finding("PLAN", "error", key, f"--set {override}: it takes PATH=VALUE (deepspeed.zero_optimization.stage=2)")])
         if key == "extends":
             raise PlanError([Finding("PLAN", "error", key, f"--set {override}: a Plan itself names the file that it extends")])
-        plan = plan.set(key, plan.parse(key, text))
+        try:
+            plan = plan.set(key, plan.parse(key, text))
+        except PlanError as error:  # its lines are those of a text that no file has
+            raise PlanError([replace(finding, line=None, column=None) for finding in error.findings], f"--set {override}") from None
         plan = replace(plan, sets=(*plan.sets, key))
     return plan

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 ENV_FILES = "PL051"
 """The finding about which .deepspeed_env reaches the ranks. A launch prints it, though nothing is wrong."""
+OPEN_HOLE = "PL070"
+"""The finding about a hole. It is not printed if a note of the import names the hole."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
         from dstui.documents.trusted_lines import agree  # which hardly a launch needs
 
         agree(plan)
-    findings = assess(target, facts).findings
+    told = tuple(opened.notes)
+    findings = [one for one in assess(target, facts).findings if one.code != OPEN_HOLE or not _is_told(one, told)]
     for note in opened.notes:
         say(note)
     say_findings(plan, opened.findings, False)
@@ -92,11 +95,18 @@ def find_machine(path: str | None, plan: Plan) -> Machine:
     return ask_float_types(plan, machine)
 
 
+def _is_told(finding: Finding, notes: Sequence[str]) -> bool:
+    """Return whether the notes of an import name this hole already."""
+    hole = finding.message.partition(":")[0]
+    return any(note.startswith(hole) for note in notes)
+
+
 def say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
     """Print the findings that prevent a launch. `made`: the Plan was imported, so lines are not its own."""
     for finding in findings:
         if finding.severity != "info" or finding.code == ENV_FILES:
             where = f"{plan.source}:{finding.line}" if finding.line and not made else plan.source
+            where = "--set" if finding.path in plan.sets else where
             named = " ".join(filter(None, (finding.severity, finding.code, finding.path)))
             remark(f"{where}: {named}: {finding.message}{finding.instruction}")
 

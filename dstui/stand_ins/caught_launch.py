@@ -25,6 +25,7 @@ from dstui.base.output import begin, flush, no_screen, remark, say
 from dstui.documents.open import file_reader
 from dstui.documents.training_script import script_facts, script_facts_of
 from dstui.plan import Plan, PlanError, load
+from dstui.plan.handed_over import CONFIG
 from dstui.stand_ins.run_session import FRAMEWORK_MODULES, FRAMEWORKS, INTERPRETER, LET_THROUGH, PYTHONS, SESSION, RunSession
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 """The variables that srun gives to its first task."""
 LAUNCHED_BY = {"accelerate": ("accelerate", "launch"), "shell": ("bash", "-c"), "script": ("bash",)}
 """Launcher -> the first words of its command, if not its name."""
+A_COPY = "the script reads the file in job.args: the deepspeed section is a copy for the checks, edits count once {ds_config} stands there"
+"""Stands in a held Plan, whose arguments are those of the launch."""
 OF_THE_CONFIGURATION = "PL001"
 """The finding about who reads the Plan's configuration. It is ignored here: the script's own arguments stay as they are."""
 WITHOUT_DEEPSPEED = "PL027"
@@ -139,6 +142,8 @@ def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[
     facts = script_facts(launch.folder, None if line.module else line.script, line.script if line.module else None)
     made = plan_of_command(line, line.script, file_reader(Path(launch.folder)), facts if isinstance(facts, ScriptFacts) else None)
     plan = load(made.text, line.script, launch.folder)
+    if session.options().hold and any(CONFIG in word for word in plan.job.args):
+        plan = load(made.text.replace("\n", f"\n# {A_COPY}\n", 1), line.script, launch.folder)
     # absolute: the Plan is read from the job folder, or from where --hold writes it
     plan = plan.set("job.workdir", launch.folder.replace("${", "$${"))
     plan = plan.set("job.args", list(line.args)) if line.args else plan

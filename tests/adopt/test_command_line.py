@@ -205,8 +205,11 @@ def test_ranks_that_mpirun_or_srun_start_are_those_of_the_plan(command: str, clu
 def test_option_known_only_to_accelerate_makes_it_the_launcher() -> None:
     found = plan("accelerate launch --config_file acc.yaml --max_restarts 1 train.py").cluster
     assert (found.launcher, found.launcher_args) == ("accelerate", ("--max_restarts", "1"))
-    own = plan("accelerate launch train.py --deepspeed ds.json")
-    assert own.deepspeed["zero_optimization"]["stage"] == 3 and own.job.integration == "trainer"
+    for options in ("", "--use_deepspeed --mixed_precision bf16"):
+        own = plan(f"accelerate launch {options} train.py --deepspeed ds.json")
+        assert own.deepspeed["zero_optimization"]["stage"] == 3 and own.job.integration == "trainer"
+    both = plan("accelerate launch --config_file acc.yaml train.py --deepspeed ds.json")
+    assert both.job.args == ("--deepspeed", "ds.json") and both.deepspeed["zero_optimization"]["stage"] == 2
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ CELLS = [
     "import os\nn = 2\nos.environ['X_A'] = 'a b'\n!pip install deepspeed\n",
     "%%writefile ds.json\n{}\n",
     "%cd work\n%env X_B=2\n!deepspeed --num_gpus={n} t.py \\\n  --out {out}",
-    "n = count()\n",
+    'n = count()\nCMD = f"""torchrun \\\n  u.py {n} {f(x)}\n"""\n!{CMD}',
     "%%bash\nfor i in 1 2; do torchrun --nproc_per_node $n t.py $i; done",
 ]
 
@@ -193,7 +193,11 @@ CELLS = [
 def test_cells_of_a_notebook_are_their_shell_commands(text: str) -> None:
     shell = read(text)
     words = [" ".join((one.launcher, *map(to_plan_text, one.words))) for one in shell.launches]
-    assert words == ["deepspeed --num_gpus=2 t.py --out ${out}", *(f"torchrun --nproc_per_node ${{n}} t.py {i}" for i in (1, 2))]
+    assert words == [
+        "deepspeed --num_gpus=2 t.py --out ${out}",
+        "torchrun u.py ${n} ${F}",
+        *(f"torchrun --nproc_per_node ${{n}} t.py {i}" for i in (1, 2)),
+    ]
     assert dict(shell.launches[0].env) == {"X_A": "a b", "X_B": "2"} and dict(shell.launches[0].written) == {"/project/ds.json": "{}\n"}
 
 

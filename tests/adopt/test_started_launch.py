@@ -51,6 +51,20 @@ def test_other_programs_start_no_launch(text: str) -> None:
     assert (found.text, found.unclear) == ("", 0)
 
 
+def test_what_stands_around_a_launch_is_noted() -> None:
+    found = started_launch(f"{HEAD}if gpus > 1:\n    subprocess.run(['torchrun', 't.py'], env={{'A': '1'}})\n")
+    assert found.notes == (
+        "line 3: env= of the call is not carried over: write its variables under cluster.env",
+        "the launch in line 3 is under the condition in line 2, which is not followed",
+    )
+    assert not started_launch(f"{HEAD}if __name__ == '__main__':\n    subprocess.run(['torchrun', 't.py'])\n").notes
+
+
+def test_launch_that_another_function_gets_is_left_to_a_run() -> None:
+    assert started_launch("import os\nrun_cmd(f'accelerate launch --n {n} t.py')").unclear == 2
+    assert not started_launch("import os\nprint('torchrun t.py starts it')\n'torchrun t.py'").unclear
+
+
 def test_import_of_a_program_is_the_launch_that_it_starts(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(HEAD + LAUNCHES["a list"][0])
     done = dstui("import", "main.py", cwd=tmp_path)

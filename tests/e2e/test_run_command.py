@@ -87,9 +87,11 @@ def test_held_launches_become_plans_and_the_rest_of_the_script_runs(folder: Path
     code, _, err = run(folder, "--hold", "-o", "third.yaml", "--", "bash", "-c", f"export X=7 L=$'a\\nb'; {text}")
     assert code == 0 and "srun is not started" in err and "L: not in the Plan" in err
     assert load((folder / "third.yaml").read_text()).job.args == ("--node", "78")
-    (folder / "on_host.sh").write_text("deepspeed --num_gpus 2 train.py --from $1\n")
+    (folder / "on_host.sh").write_text("deepspeed --num_gpus 2 train.py --from $1 --deepspeed=ds.json\n")
+    (folder / "ds.json").write_text('{"train_batch_size": 8}')
     code, _, err = run(folder, "--hold", "-o", "fourth.yaml", "--", "srun", "on_host.sh", "a")
-    assert code == 0 and load((folder / "fourth.yaml").read_text()).job.args == ("--from", "a"), err
+    fourth = (folder / "fourth.yaml").read_text()
+    assert code == 0 and load(fourth).job.args == ("--from", "a", "--deepspeed=ds.json") and "edits count once {ds_config}" in fourth, err
 
 
 def test_launches_at_the_same_time_are_held_one_by_one(folder: Path) -> None:

@@ -6,7 +6,8 @@ import ast
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 PASTED = re.compile(r"(?m)^(?:!(?=[\w./~])|%%(?:bash|sh)\b)")
 """A line that only a cell has: a script negates with `! command`."""
@@ -17,6 +18,7 @@ FILE_CELL = re.compile(r"%%(?:writefile|file)[ \t]+(?P<append>-a[ \t]+)?(?P<path
 ENV = re.compile(r"%(?:set_)?env[ \t]+(?P<name>\w+)[ \t]*[= \t][ \t]*(?P<value>.*)")
 ENVIRON = re.compile(r"""os\.environ\[(['"])(?P<name>\w+)\1\][ \t]*=[ \t]*(?P<value>.+)""")
 ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)[ \t]*=(?!=)[ \t]*(?P<value>.+)")
+TRIPLE = re.compile(r"[fFrRuU]{0,2}(\"{3}|'{3})")
 EXPANDED = re.compile(r"(?<![${])\{(?P<name>[A-Za-z_]\w*)\}(?!\})|\$(?P<plain>[A-Za-z_]\w*)")
 """A variable of Python in a shell line. IPython writes its value there; `$NAME` may also be one of the shell."""
 
@@ -73,12 +75,47 @@ def _lines(code: str, known: dict[str, str]) -> Iterator[str]:
             yield f"export {found['name']}={shlex.quote(value)}"
         elif found := ASSIGNED.match(line):
             known.pop(found["name"], None)
-            if (value := _literal(found["value"])) is not None:
+            if (value := _literal(_whole(found["value"], lines), known)) is not None:
                 known[found["name"]] = value
 
 
-def _literal(value: str) -> str | None:
+def _whole(value: str, lines: Iterator[str]) -> str:
+    """Return a value with the lines up to the end of a text in three quotes."""
+    opened = TRIPLE.match(value)
+    if opened is None or value.count(opened[1]) > 1:
+        return value
+    found = [value]
+    for line in lines:
+        found.append(line)
+        if opened[1] in line:
+            break
+    return "\n".join(found)
+
+
+def _formatted(value: str, known: Mapping[str, str]) -> str | None:
+    """Return an f-string with known values; what is unknown becomes a variable of the shell. None for other expressions."""
+    try:
+        body = ast.parse(value.strip(), mode="eval").body
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if not isinstance(body, ast.JoinedStr):
+        return None
+    parts = []
+    for part in body.values:
+        inner = part.value if isinstance(part, ast.FormattedValue) else part
+        if isinstance(inner, ast.Constant):
+            parts.append(str(inner.value))
+        else:
+            named = next((node for node in ast.walk(inner) if isinstance(node, ast.Name | ast.Attribute)), None)
+            name = named.id if isinstance(named, ast.Name) else named.attr if named else "VALUE"
+            parts.append(known.get(name, f"${{{name}}}") if isinstance(inner, ast.Name) else f"${{{name.upper()}}}")
+    return "".join(parts)
+
+
+def _literal(value: str, known: Mapping[str, str] = MappingProxyType({})) -> str | None:
     """Return the text of a literal of Python; None for other expressions."""
+    if value[:1] in ("f", "F") and (text := _formatted(value, known)) is not None:
+        return text
     try:
         literal = ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
