@@ -40,6 +40,13 @@ def test_line_of_a_librarys_module_is_not_the_cells_own(tmp_path: Path, path: st
     assert "Raised by a library" in report(found)
 
 
+def test_assertion_of_a_cell_is_told_with_the_cells_line(tmp_path: Path) -> None:
+    head = ["AssertionError          Traceback (most recent call last)", "/tmp/ipykernel_1/77.py in <cell line: 8>()"]
+    found = diagnose_lines(tmp_path / "log", [*head, "----> 8 assert ready", "", "AssertionError: "])
+    assert found.title == "The program raised an exception: AssertionError"
+    assert "77.py, in <cell line: 8>. The condition of an assert was false" in found.why
+
+
 def test_exception_that_tensorflow_repeats_in_its_message_is_read(tmp_path: Path) -> None:
     inner = '    File "/opt/env/lib/python3.11/site-packages/keras/src/optimizers/adam.py", line 9, in build'
     repeated = "    ResourceExhaustedError: {{node Fill}} OOM when allocating tensor with shape[3,3] and type float on /device:GPU:0"
@@ -72,7 +79,7 @@ def test_deepest_script_line_and_raising_library_are_named(tmp_path: Path) -> No
     found = diagnose_lines(tmp_path / "log", [*spawned(2), *(f"[rank1]: {line}" for line in lines), *fallout(0), *ended(2, 1)])
     assert (found.cause, found.first_failing_rank) == ("USER-PY", 1)
     assert "AssertionError: sequence 4096 is not divisible by 3 ranks" in found.title
-    assert f"Raised by a library, {LIBRARY}, line 5100, in attend, in what /home/me/model.py, line 7, in forward called" in found.why
+    assert f"Raised by a library ({LIBRARY}, line 5100, in attend), called from /home/me/model.py, line 7, in forward" in found.why
     assert [line.text for line in found.evidence[:2]] == ['File "/home/me/model.py", line 7, in forward', lines[-1]]
     assert found.fixes[0].text.startswith("At /home/me/model.py, line 7, in forward: ")
 

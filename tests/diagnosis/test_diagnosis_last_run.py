@@ -44,6 +44,15 @@ def test_truncated_later_run_is_not_reported_as_failed(tmp_path: Path) -> None:
         assert (again.cause, again.kind) == ("USER-PY", "failure"), "a few lines are not a run"
 
 
+def test_lines_that_begin_the_file_begin_a_run_if_they_follow_each_failure(tmp_path: Path) -> None:
+    begun = ["================ laboratory of networks ================", "The network is being built from its parts ..."]
+    runs = [*begun, "built", *begun, "built", *begun, *BUG, *begun, *BUG]
+    assert diagnose_lines(tmp_path / "failed", runs).cause == "USER-PY"
+    assert diagnose_lines(tmp_path / "begun", [*runs, *begun, "built"]).cause is None
+    once = diagnose_lines(tmp_path / "once", [*begun, "built", *begun, *BUG, *begun])
+    assert once.cause == "USER-PY", "a loop may print these lines, and late"
+
+
 def test_stacks_of_a_crash_are_no_later_run(tmp_path: Path) -> None:
     torn = ['  File "/opt/a.py', '", line 331  File "Thread 0x00ff (most recent call first):', "331 in wait", "_feed", '"']
     crashed = ["Fatal Python error: Segmentation fault", "", "Thread 0x00ff (most recent call first):", *torn * 40]

@@ -55,6 +55,7 @@ RAISED = {
         ("ValueError: vllm version 0.2.5 not supported. Currently supported versions are 0.3.1, 0.4.2 and 0.6.3.", "verl/vllm/__init__.py"),
         ("RuntimeError: DeepSpeed is not installed => run `pip3 install deepspeed` or build it from source.", "accelerate/a.py"),
         ("ImportError: cannot import name 'deepspeed' because DeepSpeed is not available", ""),
+        ("ImportError: Could not import soundfile. The use of `read_audio` requires SoundFile.", "audio/utils.py"),
         ("NameError: name 'flash_attn_func' is not defined", ""),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'", "subprocess.py"),
     ],
@@ -87,6 +88,7 @@ RAISED = {
         ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable.", "triton/common/build.py"),
     ],
     "LIB-MISSING": [
+        ("tensorflow.python.framework.errors_impl.InternalError: libdevice not found at ./libdevice.10.bc", "keras/a.py"),
         (
             "OSError: [WinError 126] The specified module could not be found. Error loading c10.dll or one of its dependencies.",
             "torch/a.py",
@@ -151,7 +153,11 @@ SHELLS = {
         "[1]    1234 killed     python x.py",
         "ERROR 05-29 07:34:04 [multiproc_executor.py:135] Worker proc VllmWorker-1 died unexpectedly, shutting down executor.",
     ],
-    "SLURM-TIME": ["Error: The job running on runner x has exceeded the maximum execution time of 360 minutes."],
+    "SLURM-TIME": [
+        "Error: The job running on runner x has exceeded the maximum execution time of 360 minutes.",
+        "2026-01-02 03:04:05 MaxRuntimeExceeded - Training job runtime exceeded MaxRuntimeInSeconds provided\nSpot training completed: job-7",
+    ],
+    "SLURM-PREEMPT": ["2026-01-02 03:04:05 Interrupted - Training job interrupted"],
     "SLURM-CANCEL": ["TERM_OWNER: job killed by owner."],
     "CTRL-C": [
         "Error: The operation was canceled.",
@@ -159,9 +165,19 @@ SHELLS = {
         "[1]+  Terminated              nohup python train.py",
         "^C",
         "Training interrupted by user",
+        "2026-01-02 03:04:05,1 WARNING tune.py:9 -- Training has been interrupted, but the most recent state was saved.",
+        "2026-01-02 03:04:05 Stopped - Training job stopped",
+        "Loading backend of audio failed: No module named 'sox'\nTraceback (most recent call last):\n"
+        '  File "/home/me/train.py", line 30, in <module>\n    main()\nKeyboardInterrupt',
         "[neptune] [error  ] Run PART-419 received abort signal. Exiting",
         "LAUNCH INFO 2026-06-16 10:11:25,795 Pod failed\nContainer rank 0 status failed cmd ['python', 'a.py'] code -15 log a\n"
         "LAUNCH INFO 2026-06-16 10:11:25,796 Exit code -15",
+    ],
+    "DATA": [
+        "No training images found in the folder.\nTraceback (most recent call last):\n"
+        '  File "/opt/env/lib/python3.11/site-packages/accelerate/commands/launch.py", line 762, in simple_launcher\n'
+        "    raise subprocess.CalledProcessError(returncode=process.returncode, cmd=cmd)\n"
+        "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1."
     ],
     "SIGABRT": ["corrupted double-linked list", "Aborted"],
     "OOM-HOST": [

@@ -31,6 +31,8 @@ FRAME = 2
 """Lines of a traceback per frame that is read: the source line follows it."""
 BEGINNING = 2
 """Lines at the beginning of a file that no run prints later, by which another beginning is recognised."""
+BEGINS_AGAIN = 2
+"""Ends after which the beginning of the file recurs, from which on it begins a run: the head of a loop would not follow each of them."""
 PROGRESS = re.compile(
     r"(?i)(?<![a-z])(?:steps?|epochs?|iter\w*|loss|batch\w*|acc\w*|lr|samples?|tokens?|eta|train\w*|eval\w*|it/s)(?![a-z])|\d%"
 )
@@ -146,6 +148,7 @@ def _is_from_launcher(hit: Hit) -> bool:
 def _last_cut(found: Findings, ends: list[End]) -> int:
     """Return the line of the last end after which something else ran; 0 if there is none."""
     traced, last, cut = found.traced.get(0, ()), found.final.get(0, 0), 0
+    each_time = _begins_after_each(found, ends)
     for end, after in zip_longest(ends, ends[1:]):
         until = after.line if after else last
         stacks = traced[bisect_right(traced, end.line) : bisect_left(traced, until)]
@@ -153,7 +156,9 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
         if end.crash:  # several processes may have written their stacks into the same lines, of which few are recognised
             quiet = min(quiet, max(later - earlier for earlier, later in pairwise((end.line, *stacks, until))))
         if end.whole and (
-            _begins_anew(found, ends[0].line, end.line, until) or (end.stop and after is not None and (after.gone or end.gone))
+            _begins_anew(found, ends[0].line, end.line, until)
+            or (each_time and len(_beginnings(found, end.line, until)) >= BEGINNING)
+            or (end.stop and after is not None and (after.gone or end.gone))
         ):
             enough = True
         elif after is None:
@@ -207,9 +212,20 @@ def _something_else_runs(found: Findings, end: End, quiet: int, tail: Sequence[s
 
 def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
     """Return whether the text between two lines repeats the beginning of the file, which did not recur before the first end."""
-    begun = found.begun.get(0, [])
-    before = Counter(which for line, which in begun if line <= first)
-    return len({which for line, which in begun if end < line < until and before[which] == 1}) >= BEGINNING
+    before = Counter(which for line, which in found.begun.get(0, []) if line <= first)
+    return sum(before[which] == 1 for which in _beginnings(found, end, until)) >= BEGINNING
+
+
+def _begins_after_each(found: Findings, ends: list[End]) -> bool:
+    """Return whether the beginning of the file recurs after several ends: then it begins a run, however often it recurred before."""
+    last = found.final.get(0, 0) + 1
+    lines = [end.line for end in ends if end.whole]
+    return sum(len(_beginnings(found, line, until)) >= BEGINNING for line, until in pairwise([*lines, last])) >= BEGINS_AGAIN
+
+
+def _beginnings(found: Findings, after: int, until: int) -> set[int]:
+    """Return which of the first lines of the file recur between two lines."""
+    return {which for line, which in found.begun.get(0, []) if after < line < until}
 
 
 def _printed_late(found: Findings, end: End, tail: Sequence[str]) -> bool:

@@ -113,7 +113,7 @@ READINGS = (
     ),
     Reading(
         "AssertionError",
-        r"AssertionError\s*$",
+        r"AssertionError:?\s*$",
         "The condition of an assert was false, and it has no message.",
         "the condition in that line: print both of its sides",
     ),
@@ -131,9 +131,9 @@ READINGS = (
     ),
     Reading(
         "NotImplementedError",
-        r"",
-        "The requested attribute does not exist in this class or release.",
-        "what the installed release can do",
+        r"NotImplementedError:?\s*$",
+        "The method that is called there has no code in this class: a subclass has to define it.",
+        "the class of the object in that line, and whether it defines the method",
     ),
     Reading(
         "RuntimeError AcceleratorError",
@@ -209,5 +209,5 @@ def _path(raised: Raised) -> str:
     if own == deepest:
         return f"Raised in the script's own code: {own.where}."
     if own.file:
-        return f"Raised by a library, {deepest.where}, in what {own.where} called."
-    return f"Raised by a library, {deepest.where}; the traceback has no line of the script itself."
+        return f"Raised by a library ({deepest.where}), called from {own.where}."
+    return f"Raised by a library ({deepest.where}); the traceback has no line of the script itself."

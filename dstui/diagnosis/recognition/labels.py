@@ -67,6 +67,7 @@ ENOUGH, MOSTLY = 6, 0.8
 FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 HANDLED = re.compile(
     r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored?|ignoring|recovered|trying (?:again|next|another|\d))\b"
+    r"|\b(?:load|import)ing (?:\w+ ){1,3}failed: "
 )
 """A program's message about an error that it has handled."""
 REMARKED = re.compile(r"^.{0,60}?(?<![\w.-])(?:DEBUG|INFO|WARNING)(?![\w.])[^\n]{0,60}?(?::\d+\]|[\]:-]) ")

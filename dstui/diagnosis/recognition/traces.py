@@ -20,9 +20,10 @@ OF_CHILD = re.compile(r"^Process (?:\w*Process)-(\d+):\s*$")
 RAISES = re.compile(r"^\s+raise (?:\w+\.)*(\w+)")
 FRAME = re.compile(r'^[\s>]*File "([^"]+)", line (\d+)(?:, in (\S+))?')
 PATH = r"(?:~?/|~?\\|[A-Za-z]:[\\/])[^:\n]+"
+NAME = r"(<[^>\n]+>|[^\s(]+)"
 CELL = re.compile(
-    rf"^(?:File )?({PATH}):(\d+),? in ([^\s(]+)|^(Cell In ?\[\d+\]|Input In \[\d+\])(?:, line (\d+))?"
-    rf"|^(<ipython-input-[^>]+>|{PATH}\.pyx?) in ([^\s(]+)|^File ({PATH}):(\d+)\s*$"
+    rf"^(?:File )?({PATH}):(\d+),? in {NAME}|^(Cell In ?\[\d+\]|Input In \[\d+\])(?:, line (\d+))?"
+    rf"|^(<ipython-input-[^>]+>|{PATH}\.pyx?) in {NAME}|^File ({PATH}):(\d+)\s*$"
 )
 """A frame in the format of IPython and Jupyter, of Linux or Windows; the last form is that of a module's own lines."""
 CELL_CODE = re.compile(r"^\s*(?:-+> ?)?\d+(?:\s|$)")

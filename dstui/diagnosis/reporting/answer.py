@@ -74,7 +74,7 @@ def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) 
 def _title(signature: Signature, hit: Hit | None, subject: str) -> str:
     """Return what happened, in one sentence; for an exception its own message, and for something missing its name."""
     if hit is not None:
-        return f"{signature.title}: {WHAT.sub('', hit.text).strip()[:200].rstrip('.')}"
+        return f"{signature.title}: {WHAT.sub('', hit.text).strip()[:200].rstrip('.:')}"
     return f"{signature.title}: {subject}" if subject else signature.title
 
 

@@ -249,6 +249,8 @@ SIGNATURES = (
             rx("Caught signal ", r"submitit.{0,99}Caught signal \w{1,20}.{0,99}this job is timed-out"),
             rx("maximum execution time", r"has exceeded the maximum execution time of \d+"),  # GitHub's runners
             rx("walltime", r"job killed: walltime \d+ exceeded limit"),
+            rx("MaxRuntimeExceeded", r"^(?:[\d :-]+)?MaxRuntimeExceeded - "),  # SageMaker's
+            rx("MaxWaitTimeExceeded", r"^(?:[\d :-]+)?MaxWaitTimeExceeded - "),
             rx("DeadlineExceeded", r"(?:[Rr]eason:?\s+|reason=)\"?DeadlineExceeded"),
         ),
         (
@@ -265,6 +267,7 @@ SIGNATURES = (
         "A job of higher priority came, or a node failed.",
         (
             rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE)"),
+            rx("Interrupted - ", r"^[\d :-]+Interrupted - (?:Training|Processing) job interrupted"),  # SageMaker's, for spot instances
             "Node failure on",
             rx("Caught signal ", r"submitit.{0,99}Caught signal \w{1,20}.{0,99}this job is preempted"),
         ),
@@ -324,6 +327,12 @@ SIGNATURES = (
             rx("^C", r"^(?:\^C)+$"),
             rx("nterrupted by", r"^(?!.*(?i:\b(?:if|when|can|be|not|resume\w*)\b)).{0,80}\b[Ii]nterrupted by (?:the )?user\W*$"),
             rx("ser interrupted", r"^\W*[Uu]ser interrupted (?:the )?(?:training|run)\b"),
+            rx("Stopped - ", r"^[\d :-]+Stopped - (?:Training|Processing) job stopped"),  # SageMaker's
+            rx(
+                "interrupted, ",
+                r"(?:Training|Experiment|Tune run|trial/tune run) (?:has been|was) interrupted, (?:but|and) the most recent",
+            ),  # Ray's
+            rx("ending Ray Tune run", r"(?:SIGINT|SIGUSR1|Stop signal) received.*ending Ray Tune run"),
             rx("The operation was cancel", r"The operation was cancell?ed\.?$"),
             rx("with signal ", r"^LAUNCH INFO .*(?:Terminating|Exit) with signal (?:2|15)\b"),  # PaddlePaddle's
             rx("srun: interrupt", r"^srun: (?:interrupt|sending Ctrl-C)"),

@@ -30,7 +30,7 @@ SIGNATURES = (
         ),
         (
             Remedy("Leave CUDA_VISIBLE_DEVICES as the host has it", patches.without("cluster.env.CUDA_VISIBLE_DEVICES")),
-            "docker run --gpus all; a PyTorch wheel with CUDA",
+            "In a container: start it with docker run --gpus all. Elsewhere: a PyTorch wheel with CUDA",
         ),
         "nvidia-smi -L, and python -c 'import torch; print(torch.cuda.device_count())'",
         alike=("DRIVER-OLD", "FABRIC"),
@@ -57,7 +57,10 @@ SIGNATURES = (
             rx("can only be used on CUDA", r"can only be used on CUDA"),
             rx("no GPUs found", r"ProcessGroupNCCL is only supported with GPUs, no GPUs found"),
         ),
-        ("docker run --gpus all; a PyTorch wheel with CUDA; unset CUDA_VISIBLE_DEVICES", "Without a GPU: map_location, no fp16, --use_cpu"),
+        (
+            "In a container: start it with docker run --gpus all. Elsewhere: a PyTorch wheel with CUDA, and unset CUDA_VISIBLE_DEVICES",
+            "Without a GPU: map_location, no fp16, --use_cpu",
+        ),
         "nvidia-smi -L, and python -c 'import torch; print(torch.cuda.device_count())'",
         explains=("CONTAINER",),
         sure=False,
@@ -76,7 +79,7 @@ SIGNATURES = (
             ),
         ),
         (
-            "docker run --gpus all; a PyTorch wheel with CUDA; unset CUDA_VISIBLE_DEVICES",
+            "In a container: start it with docker run --gpus all. Elsewhere: a PyTorch wheel with CUDA, and unset CUDA_VISIBLE_DEVICES",
             "If the CPU is meant: set DS_ACCELERATOR=cpu",
         ),
         "nvidia-smi -L, and python -c 'import torch; print(torch.cuda.device_count())'",

@@ -49,6 +49,7 @@ SIGNATURES = (
                 "No such file or directory",
                 r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?:ffmpeg|ffprobe|java|git|git-lfs|sox)'",
             ),
+            rx("requires", r"ImportError: .*\brequires (?:the )?(?:`[\w.-]+`|[\w.-]+)(?: (?:library|package))?\.?$"),
             rx("ImportError", r"ImportError: .*(?:(?:is|are) required(?! for a normal)|(?:needs to|must) be installed|not installed)"),
         ),
         ("Install what the message names, in the release that it names, for the interpreter of the ranks, on every host",),
@@ -61,7 +62,8 @@ SIGNATURES = (
         "IMPORT-VERSION",
         "root",
         "Two packages are incompatible",
-        "A name or an argument that the program uses has moved in the installed version of a library.",
+        "A name or an argument that the program uses has moved in the installed version of a library, or that library asks for another "
+        "release of a package.",
         (
             rx(
                 "cannot import name",
@@ -108,7 +110,8 @@ SIGNATURES = (
             rx("conflicting dependencies", r"because these package versions have conflicting dependencies"),
         ),
         (
-            "Install the release of the package in `from …` that the other one was written for: its requirements.txt or setup.py names it",
+            "Install the release that the message names; else that of the package in `from …` that the other one was written for, as its "
+            "requirements.txt or setup.py says",
             "Upgrade both, if neither is pinned: pip install -U",
         ),
         "pip check, and the versions that the script's authors name.",

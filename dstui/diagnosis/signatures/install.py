@@ -198,6 +198,7 @@ SIGNATURES = (
             rx("[WinError ", r"\[WinError (?:126|127|1114)\]"),
             rx("MKL FATAL ERROR", r"MKL FATAL ERROR: Cannot load "),
             rx("Could not load lib", r"Could not load lib(?:torchcodec|rary libcudnn\S*)"),
+            rx("libdevice not found", r"Error: libdevice not found at "),  # XLA's, a file of the CUDA toolkit
         ),
         (
             "Install the package that has it, or name its folder in LD_LIBRARY_PATH (on a cluster: load the module that brings it)",

@@ -165,6 +165,25 @@ SIGNATURES = (
         alike=("RACE-FS", "CKPT-DISK"),
     ),
     Signature(
+        "DATA-NONE",
+        "root",
+        "The program says that it found no data",
+        "The folder or the pattern that it was given is empty, or holds files of another kind.",
+        (
+            rx(
+                "found in",
+                r"^\W*(?:\w*(?:Error|ERROR)\W+)?No (?!.*(?:checkpoint|cache|config))(?:[\w-]+ ){0,3}"
+                r"(?:images?|videos?|files?|data|samples?|examples?|records?) (?:were |was )?found in\b"
+                r"(?!.*(?i:skip|using|creat|default|download|instead))",
+            ),
+        ),
+        ("ls of the folder that the message names, from the folder that the ranks start in", "Correct the path in the script's arguments"),
+        "ls of that folder on the host that failed.",
+        sure=False,
+        alike=("DATA-FILE",),
+        answer="DATA",
+    ),
+    Signature(
         "DATA-FOLDER",
         "root",
         "A folder is where the script reads a file of the data",
