@@ -57,9 +57,11 @@ SHARED_FIXTURES = ("outcome", "deepspeed", "reference", "_jobs", "hanging_job")
 MIN_FILES_TO_SHARE, SECONDS_TO_COMPILE = 20, 60.0
 """With fewer test files than this, each process compiles all of them itself; the second value limits the wait for the other processes."""
 TO_COMPILE = pytest.StashKey[list[str]]()
-SLOW_MARKERS = {"heavy": 0.1, "deadline": 0.6, "launcher": 0.75}
+SLOW_MARKERS = {"heavy": 0.1, "deadline": 0.8, "launcher": 0.9}
 """Markers of slow tests, and the first part of the suite over which they are spread: early enough that the suite does not end by waiting for
 one of them, and far enough apart that others compute while they wait."""
+GOLDEN = 0.618
+"""The golden ratio: its multiples spread the tests of files with only one or two of them."""
 _FOLDER_NUMBERS = count()
 PARALLEL_SCENARIOS = 5
 """Number of job scenarios that run in parallel."""
@@ -196,13 +198,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _in_order(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return a uniform mix of tests that wait, screen tests, which wait after each key, and tests that only compute."""
-    kinds: dict[str, list[pytest.Item]] = {}
+    """Return a uniform mix of the tests of each file that wait, screen tests, which wait after each key, and tests that only compute."""
+    kinds: dict[tuple[str, object], list[pytest.Item]] = {}
     for item in items:
         slow = next((name for name in SLOW_MARKERS if item.get_closest_marker(name)), "")
-        kinds.setdefault(slow or str(iscoroutinefunction(getattr(item, "obj", None))), []).append(item)
+        kinds.setdefault((slow, item.path if slow else iscoroutinefunction(getattr(item, "obj", None))), []).append(item)
     mixed = [
-        (SLOW_MARKERS.get(kind, 1.0) * number / len(found), item) for kind, found in kinds.items() for number, item in enumerate(found)
+        (SLOW_MARKERS.get(slow, 1.0) * (number + kind * GOLDEN % 1) / len(found), item)
+        for kind, ((slow, _), found) in enumerate(kinds.items())
+        for number, item in enumerate(found)
     ]
     return [item for _, item in sorted(mixed, key=itemgetter(0))]
 
