@@ -113,7 +113,7 @@ async def test_h_cycles_through_the_hosts(open_app: Open, job: MadeJob) -> None:
         await pilot.press("h")
         await until(pilot, lambda: "Log: worker-0, folded" in screen(pilot) and "×4 step 119" in screen(pilot))
         await pilot.press("h", "e")
-        await until(pilot, lambda: "Log: worker-1, folded" in screen(pilot) and "r5 Traceback" in screen(pilot))
+        await until(pilot, lambda: "Log: worker-1, folded" in screen(pilot) and "r5▸Traceback" in screen(pilot))
         await pilot.press("h")
         await until(pilot, lambda: "Log: all ranks, folded" in screen(pilot))
 

@@ -246,8 +246,9 @@ class LogView(RowList):
         stamp = [Segment(self.stamps.text(line.time), dim)] if self.stamps.width(self.lines.since) else []
         host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
         where = [Segment(fit(host, self.host_width), dim)] if self.host_width else []
-        pointer = Segment("▸", self.style_named("pointer")) if here else Segment(" ", dim)
-        return [*stamp, *where, Segment(f"{name:>{WHO - 1}}", colour or dim), pointer, *_text_segments(self, line)]
+        who = Segment(f"{name:>{WHO - 1}}{'' if here else ' '}", colour or dim)
+        pointer = [Segment("▸", self.style_named("pointer"))] if here else []
+        return [*stamp, *where, who, *pointer, *_text_segments(self, line)]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the text selected with the mouse, as far as it is still kept."""
