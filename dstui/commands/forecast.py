@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ from dstui.plan.hostfile import HostfileProblem
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """A GB of memory is 2^30 bytes, as in nvidia-smi and everywhere in dstui: a GPU sold with 80 GB has nearly that."""
 RECOMPUTED = {"full": "recomputed", "selective": "recomputed where that is cheap", "attention": "kept except the attention's matrix"}
-WORDS = {"fits": "fits", "tight": "tight: it fits if little memory is wasted", "too big": "too big", "unknown": "nothing to compare with"}
+WORDS: Mapping[str, str] = {"tight": "tight: it fits if little memory is wasted", "unknown": "nothing to compare with"}
+"""Verdicts that are explained."""
 BAR, SHORT_BAR, COLUMN = 24, 10, 21
 
 
@@ -216,7 +217,7 @@ def _line(name: str, need: Need) -> str:
     if not need.capacity:
         return f"{name:<15} {format_size(need.bytes)} {around}"
     sizes = f"{format_size(need.bytes)} of {format_size(need.capacity)} free"
-    return f"{name:<15} {_bar(need.bytes / need.capacity)} {sizes} {around}: {'probably ' * need.may_fit}{WORDS[need.verdict]}"
+    return f"{name:<15} {_bar(need.bytes / need.capacity)} {sizes} {around}: {WORDS.get(need.verdict, need.word)}"
 
 
 def _bar(share: float, cells: int = BAR) -> str:

@@ -58,6 +58,11 @@ class Need:
         return self.verdict == "too big" and self.range[0] <= (self.capacity or 0)
 
     @property
+    def word(self) -> str:
+        """Return the verdict for people."""
+        return "probably too big" if self.may_fit else self.verdict
+
+    @property
     def headroom(self) -> float | None:
         """The share of the capacity that is left; negative where it is too small."""
         return 1 - self.bytes / self.capacity if self.bytes is not None and self.capacity else None

@@ -39,6 +39,10 @@ class EmptyLog:
         """Raise IndexError: there are no lines."""
         raise IndexError(number)
 
+    def is_made(self, _number: int) -> bool:
+        """Return True: there is nothing to make."""
+        return True
+
 
 class LogBlock:
     """A stretch of the log: which bytes of which logs, in what order, and how many rows that makes."""
@@ -46,6 +50,8 @@ class LogBlock:
     def __init__(self, *, dedup: bool) -> None:
         self.dedup = dedup
         self.first = self.rows = self.lines = self.bytes = self.hidden = 0
+        self.since = nan
+        """The time of the first line that has one; NaN where none has."""
         self._times = array("d")
         self._counts = array("I")
         self._logs = array("H")
@@ -54,7 +60,10 @@ class LogBlock:
 
     def add(self, chunk: Slice) -> None:
         """Add the next slice."""
-        self._times.append(chunk.time if chunk.known else nan)
+        moment = chunk.time if chunk.known else nan
+        self._times.append(moment)
+        if isnan(self.since) and isfinite(moment):
+            self.since = moment
         self._counts.append(len(chunk.parts))
         for log, start, end in chunk.parts:
             self._logs.append(log)
@@ -66,11 +75,6 @@ class LogBlock:
     def memory(self) -> int:
         """The bytes of memory that the block takes."""
         return 300 + 12 * len(self._times) + 14 * len(self._logs)
-
-    @property
-    def since(self) -> float:
-        """The time of the first line that has one; NaN where none has."""
-        return next((t for t in self._times if isfinite(t)), nan)
 
     def chunks(self) -> Iterator[tuple[float, list[Part]]]:
         """Yield times and parts in the order in which they were added."""
@@ -122,3 +126,11 @@ class BlockRows:
         rows.raw, rows.time = [rows.raw[n] for n in self.picked], [rows.time[n] for n in self.picked]
         rows.log, rows.log_mask = [rows.log[n] for n in self.picked], [rows.log_mask[n] for n in self.picked]
         self.picked = list(range(len(rows)))
+
+
+def bits(number: int) -> Iterator[int]:
+    """Yield the set bits from the highest."""
+    while number:
+        highest = number.bit_length() - 1
+        yield highest
+        number ^= 1 << highest

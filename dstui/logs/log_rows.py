@@ -19,7 +19,7 @@ from dstui.logs.decode import LONGEST, decode, is_unadorned, strip_colours
 from dstui.logs.dedup import Batch
 from dstui.logs.levels import ALL, may_have_level, ranged
 from dstui.logs.line_query import Texts
-from dstui.logs.log_blocks import BlockRows, LogBlock, LogLine
+from dstui.logs.log_blocks import BlockRows, LogBlock, LogLine, bits
 from dstui.logs.log_file import LogFile
 from dstui.logs.timeline import Part, Slice, Timeline, cut
 
@@ -29,6 +29,8 @@ KEPT, KEPT_LINES = 2 << 20, 40_000
 """Bytes of logs whose rows are cached, and lines in them; two blocks in any case. A line takes 200 bytes."""
 KEPT_MATCHES = 20_000
 """Cached rows of a log in which few lines pass the filter: a screen of them comes from many blocks."""
+EMPTY = 10
+"""Rows that take as much memory as a cached block without any."""
 WORKED = 64 * 1024
 """Bytes of logs in a block whose lines are folded or filtered: that is done for whole blocks, and must not be felt."""
 MEMORY = 64 << 20
@@ -270,6 +272,11 @@ class LogRows:
             colour_runs(raw) if b"\x1b" in raw else (),
         )
 
+    def is_made(self, number: int) -> bool:
+        """Return whether a row can be read at once; else the rows of its block must be made."""
+        block = self._oldest + bisect_right(self._blocks, number, key=lambda block: block.first) - 1
+        return block in self._kept or number >= self._settled or (self._open is not None and block == self.blocks[-1])
+
     def ranks_of(self, number: int) -> list[int]:
         """Return the ranks that wrote the line of a row."""
         if number >= self._settled:
@@ -278,7 +285,7 @@ class LogRows:
             shown, at = self._find(number)
         except IndexError:
             return []
-        ranks = (self._source_rank(log) for log in _bits(shown.rows.log_mask[at]))
+        ranks = (self._source_rank(log) for log in bits(shown.rows.log_mask[at]))
         return sorted(rank for rank in ranks if rank is not None)
 
     def members(self, number: int) -> list[LogLine]:
@@ -361,7 +368,7 @@ class LogRows:
 
     def _may_keep(self) -> bool:
         if self._narrow:
-            return sum(len(kept.rows) for kept in self._kept.values()) <= KEPT_MATCHES
+            return sum(EMPTY + len(kept.rows) for kept in self._kept.values()) <= KEPT_MATCHES
         return len(self._kept) <= KEPT // self._size and sum(kept.rows.lines for kept in self._kept.values()) <= KEPT_LINES
 
     def _show(self, block: LogBlock) -> BlockRows:
@@ -383,11 +390,3 @@ def _short(lines: list[bytes]) -> list[bytes]:
     if max(map(len, lines), default=0) <= LONGEST:
         return lines
     return [line if len(line) <= LONGEST else decode(line).encode() for line in lines]
-
-
-def _bits(number: int) -> Iterator[int]:
-    """Yield the set bits from the highest."""
-    while number:
-        highest = number.bit_length() - 1
-        yield highest
-        number ^= 1 << highest

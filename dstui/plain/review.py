@@ -115,7 +115,7 @@ def forecast(state: State) -> Iterator[str]:
         low, high = need.range
         around = f", between {format_size(low)} and {format_size(high)}" if high > low else ""
         free = f" of {format_size(need.capacity)} free" if need.capacity else ""
-        yield f"Forecast: {NAMES[name]} {format_size(need.bytes or 0)}{free}{around}: {need.verdict}"
+        yield f"Forecast: {NAMES[name]} {format_size(need.bytes or 0)}{free}{around}: {need.word}"
     if estimate.speed is not None:
         yield f"Forecast: about {estimate.speed.tokens:,.0f} tokens/s, bound by {estimate.speed.bound_by}"
     yield from (f"Not known: {sentence}" for sentence in estimate.unknown)

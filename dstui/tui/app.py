@@ -121,7 +121,7 @@ class DstuiApp(TerminalApp):
         self.reference = ReferenceCheck(self) if reference else None
         self.services: tuple[Service, ...] = (Probe(self), self.gpus, self.lookups, self.autosave)
         self.services += (self.reference,) if self.reference is not None else ()
-        self.readiness = Readiness(self.session, self.services, self.call_later)
+        self.readiness = Readiness(self, self.session, self.services)
         self.launching = Launching(self, self.session, self.readiness.once_known, lambda: self.show_step(REVIEW))
         self.checkpoints = Checkpoints(self, self.session, lambda: self.show_step(REVIEW))
         self.preferences = Preferences(self, partial(_show_settings, self))

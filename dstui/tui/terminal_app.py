@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ class TerminalApp(App[int]):
         super().__init__()
         for theme in THEMES:
             self.register_theme(theme)
+        # Textual copies the list of all themes for each line that it paints
+        self.get_theme = lru_cache(self.get_theme)  # type: ignore[method-assign]
         wanted = os.environ.get("TEXTUAL_THEME") or setting("theme")
         self.theme = wanted if wanted in self.available_themes else THEMES[0].name
         self.refresh_css()  # Textual has read $TEXTUAL_THEME before our themes were registered, and takes the same name for no change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from dstui.logs import log_rows
 from dstui.logs.levels import ERROR
+from dstui.logs.line_query import parse_line_query
+from dstui.logs.log_blocks import BlockRows
 from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import PROBLEM, Search
 from dstui.logs.timeline import Timeline
@@ -99,6 +102,19 @@ def test_oldest_lines_are_dropped_and_reported_if_memory_is_short(tmp_path: Path
     lines = settle(LogRows(Timeline(job.folder)))
     assert lines.left_out
     assert lines.line(lines.end - 1).text.startswith("line 99999 ")
+
+
+def test_few_of_the_blocks_in_which_nothing_passes_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_rows, "WORKED", 300)
+    monkeypatch.setattr(log_rows, "KEPT_MATCHES", 100)
+    gc.collect()
+    others = {id(each) for each in gc.get_objects() if isinstance(each, BlockRows)}
+    job = MadeJob(tmp_path, 1)
+    job.say(0, *["step 1"] * 5000)
+    lines = settle(LogRows(Timeline(job.folder), only=parse_line_query("!step", 0.0).texts))
+    assert (lines.end - lines.first, lines.hidden) == (0, 5000)
+    gc.collect()
+    assert sum(isinstance(each, BlockRows) and id(each) not in others for each in gc.get_objects()) < 20 < len(lines.blocks)
 
 
 def test_only_errors_and_complete_tracebacks_are_shown(tmp_path: Path) -> None:

@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.selection import SELECT_ALL
 
 from dstui.jobs.store.folder import JobFolder
+from dstui.logs import log_rows
+from dstui.logs.log_filter import Filter
 from dstui.logs.log_search import Search
+from dstui.tui.run import shown_lines
+from dstui.tui.run.shown_lines import LATE, ShownLines
 from dstui.tui.session.settings import setting
 from tests.job_json import status_json, write_status_json
 from tests.logs.made_logs import BEGAN, MadeJob
@@ -108,7 +113,7 @@ async def test_h_cycles_through_the_hosts(open_app: Open, job: MadeJob) -> None:
         await pilot.press("h")
         await until(pilot, lambda: "Log: worker-0, folded" in screen(pilot) and "×4 step 119" in screen(pilot))
         await pilot.press("h", "e")
-        await until(pilot, lambda: "Log: worker-1, folded" in screen(pilot) and "r5 Traceback" in screen(pilot))
+        await until(pilot, lambda: "Log: worker-1, folded" in screen(pilot) and "r5▸Traceback" in screen(pilot))
         await pilot.press("h")
         await until(pilot, lambda: "Log: all ranks, folded" in screen(pilot))
 
@@ -171,6 +176,41 @@ async def test_new_lines_appear_and_the_progress_bar_of_a_selected_rank(open_app
         await until(pilot, lambda: "20%|##" in screen(pilot) and "10%" not in screen(pilot))
         made.say(1, "\r 30%|###", end="")
         await until(pilot, lambda: "30%|###" in screen(pilot) and "20%" not in screen(pilot))
+
+
+def test_paintings_read_a_screen_of_many_blocks_one_after_another(job: MadeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_rows, "WORKED", 300)
+    monkeypatch.setattr(log_rows, "KEPT", 600)
+    monkeypatch.setattr(shown_lines, "SPELL", 0.0)
+    lines = Filter().open(job.folder, {})
+    while lines.poll() or not lines.complete:
+        lines.wanted = 4
+    screen, shown, paintings = range(lines.first, lines.first + 20), ShownLines(), [-1]
+    shown.begin(lines)
+    while shown.late or paintings == [-1]:
+        with shown.spell():
+            paintings.append(sum(shown.line(number) is not LATE for number in screen))
+        assert paintings[-1] > paintings[-2]
+    assert len(paintings) > 4
+    assert [shown.line(number) for number in screen] == [lines.line(number) for number in screen]
+
+
+async def test_found_line_stays_in_view_when_the_screen_gets_smaller(open_app: Open, job: MadeJob) -> None:
+    async with open_app(size=(120, 50)) as pilot:
+        await show_job(pilot, job.folder)
+        await pilot.press("/", *"step 77 ", "enter")
+        await until(pilot, lambda: "step 77 loss" in screen(pilot))
+        await pilot.resize_terminal(120, 24)
+        await until(pilot, lambda: pilot.app.screen.outer_size.height == 24 and "×8▸step 77 loss" in screen(pilot))
+
+
+async def test_text_that_the_mouse_has_selected_is_marked(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await show_job(pilot, job.folder)
+        log, ground = job_view(pilot).log_view, pilot.app.screen.get_component_rich_style("screen--selection").bgcolor
+        assert ground not in {segment.style.bgcolor for segment in log.render_line(0)}
+        pilot.app.screen.selections = {log: SELECT_ALL}
+        assert {segment.style.bgcolor for segment in log.render_line(0)} == {ground}
 
 
 async def test_home_goes_to_the_first_line(open_app: Open, tmp_path: Path) -> None:

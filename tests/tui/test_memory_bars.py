@@ -9,7 +9,9 @@ import pytest
 
 from dstui.facts.measured import Taken, remember
 from dstui.forecast.choices import Choice
+from dstui.forecast.need import Need
 from dstui.machine.snapshot import GIB, Host, Machine
+from dstui.tui.forms.memory_rows import place_rows
 from tests.machines import gpus, joined
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
@@ -66,6 +68,11 @@ async def test_model_on_disk_is_read_in_the_background_and_errors_are_reported(o
         config.write_text("[]")
         store(pilot).edit(("name", "other"))
         await until(pilot, lambda: "No forecast: " in text_of(pilot, "#memory"))
+
+
+def test_bar_says_that_what_may_fit_is_only_probably_too_big() -> None:
+    (shown,) = place_rows({"gpu": Need(bytes=90 * GIB, range=(70 * GIB, 100 * GIB), capacity=80 * GIB)}, 100)
+    assert shown.text.endswith("✖ probably too big")
 
 
 async def test_small_screen_shows_the_line_of_the_scarcest_memory(open_app: Open) -> None:

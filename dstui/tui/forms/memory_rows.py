@@ -47,7 +47,7 @@ def needed(estimate: Forecast) -> dict[str, Need]:
 
 def place_rows(places: Mapping[str, Need], width: int) -> list[Row]:
     """Return a line for each place, their bars aligned: `GPU  ██████▒▒░░░░│ 41.2 GB of 79.6 GB ✔ fits`."""
-    words = {name: f" {GLYPHS[SEVERITY[n.verdict]]} {n.verdict}" if n.verdict != "unknown" else "" for name, n in places.items()}
+    words = {name: f" {GLYPHS[SEVERITY[n.verdict]]} {n.word}" if n.verdict != "unknown" else "" for name, n in places.items()}
     for texts in ({name: _amounts(need)[long] for name, need in places.items()} for long in (1, 0)):
         room = width - NAME - 3 - max((cell_len(texts[name] + words[name]) for name in places), default=0)
         if room >= LEAST_BAR:
@@ -111,9 +111,10 @@ def tokens(estimate: Forecast) -> str:
     return short(estimate.speed.tokens if estimate.speed else 0.0)
 
 
-def columns(amount: int | None, headroom: float | None, tokens: float | None) -> str:
-    """Return `41.3 GB   48% 17.3k`: memory needed, share left, tokens per second."""
-    return f"{format_size(amount):>7} {share_left(headroom):>5} {short(tokens) if tokens else '–':>5}"
+def columns(amount: int | None, headroom: float | None, tokens: float | None, place: str = "–") -> str:
+    """Return `41.3 GB   48% 17.3k`: memory needed, share left, tokens per second; or `386 GB  4.8x   GPU`, so many times the place."""
+    last = short(tokens) if tokens else place if (headroom or 0.0) < 0 else "–"
+    return f"{format_size(amount):>7} {share_left(headroom):>5} {last:>5}"
 
 
 def share_left(headroom: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from textual import events
+from textual import events, on
 from textual.screen import Screen
 
 T = TypeVar("T")
@@ -20,3 +20,9 @@ class CurrentSizeScreen(Screen[T]):
         """Drop a size that was replaced while it waited: the current one waits too."""
         if not (isinstance(event, events.Resize) and event.size != self.app.size):
             await super().on_event(event)
+
+    @on(events.Resize)
+    def _skip_same_size(self, event: events.Resize) -> None:
+        """Lay nothing out again for a size that has just been laid out: Textual would do all the work of a new screen twice."""
+        if event.size == self.outer_size:
+            event.prevent_default()

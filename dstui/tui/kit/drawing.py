@@ -61,11 +61,11 @@ def _dots(match: re.Match[str]) -> str:
 SAFELY: Final = Safely()
 
 
-STATES: Final = {"ok": "ok", "warning": "! ", "error": "x ", "unknown": ". "}
+STATES: Final = {"ok": "ok", "warning": "! ", "error": "X ", "unknown": ". "}
 LIKE: Final[dict[str, str]] = dict(
     zip(
         "✔✖▲·●○◐■▪▸›▾▼█▒░▎▌▊–…×→←↑↓⇧•²°µ≈★✗◆◉◌─━│┃╭╮╰╯┌┐└┘├┤┬┴┼▔▁▂▃▄▅▆▇‘’“”",
-        "vx!.*o%#+>>vv#:.|||-~x><^v^*2'u~*x+@o--||+++++++++++++-_.:-=+*''\"\"",
+        "vX!.*o%#+>>vv#:.|||-~x><^v^*2'u~*x+@o--||+++++++++++++-_.:-=+*''\"\"",
         strict=True,
     )
 )

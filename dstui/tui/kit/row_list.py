@@ -15,7 +15,7 @@ from rich.style import Style
 from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.messages import Update
 from textual.reactive import reactive
@@ -77,6 +77,7 @@ class RowList(ScrollView, can_focus=True):
         self.rows: tuple[Row, ...] = ()
         self._styles_by_name: dict[str, Style] = {}
         self._tip = ""
+        self._painting = False
 
     # Drawing
 
@@ -210,7 +211,28 @@ class RowList(ScrollView, can_focus=True):
         super().notify_style_update()
         self._styles_by_name = {}
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return visible lines, to be painted."""
+        self._painting = True
+        try:
+            return super().render_lines(crop)
+        finally:
+            self._painting = False
+
     def render_line(self, y: int) -> Strip:
+        """Return one visible line: as painted, or when Textual looks a place of the mouse up, with the offset of each segment.
+
+        With offsets, no two lines have the same styles, and none is found in the caches of Rich and Textual.
+        """
+        strip, offset = self.painted_line(y), None if self._painting else self.offset_of(y)
+        return strip if offset is None else strip.apply_offsets(*offset)
+
+    def offset_of(self, y: int) -> tuple[int, int] | None:
+        """Return how many cells of its line precede a visible row, and which line that is; None below the last one."""
+        x, number = self.scroll_offset.x, y + self.scroll_offset.y
+        return (x, number) if number < len(self.rows) else None
+
+    def painted_line(self, y: int) -> Strip:
         """Return one visible line."""
         scroll_x, scroll_y = self.scroll_offset
         number, width = y + scroll_y, self.size.width
@@ -225,7 +247,7 @@ class RowList(ScrollView, can_focus=True):
         strip = strip.crop_extend(scroll_x, scroll_x + width, self.style_named("") + back)
         if goes_on:
             strip = Strip.join([strip.crop(0, last), Strip([Segment("…", self.style_named("dim") + back)]), strip.crop(last + 1)])
-        return self._selected(strip, number).apply_offsets(scroll_x, number)
+        return self._selected(strip, number)
 
     def _segments(self, shown: Row, here: bool, back: Style, width: int) -> list[Segment]:
         pointer = "▸" if here and self.has_focus else "›" if here and self.KEEPS_POINTER else ""
@@ -244,7 +266,9 @@ class RowList(ScrollView, can_focus=True):
             return strip
         start, end = part
         end = strip.cell_length if end == -1 else end
-        chosen = strip.crop(start, end).apply_style(self.screen.get_component_rich_style("screen--selection"))
+        ground = Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
+        chosen = strip.crop(start, end)  # `Strip.apply_style` would put the ground under that of the text, which hides it
+        chosen = Strip(Segment.apply_style(chosen, post_style=ground), chosen.cell_length)
         return Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:

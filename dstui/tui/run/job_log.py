@@ -100,6 +100,7 @@ class JobLog:
             self.view.lines.timeline.close()
         if self.folder is None:
             self.view.lines = EmptyLog()
+            self.view.shown.begin(self.view.lines)
             return
         lines = self.filter.open(self.folder, self.hosts)
         lines.poll(SPELL)

@@ -13,6 +13,7 @@ from dstui.logs.log_blocks import EmptyLog
 from dstui.logs.log_rows import LogRows
 from dstui.logs.time_parsing import format_clock
 from dstui.tui.run.run_head import clock
+from dstui.tui.run.shown_lines import ShownLines
 from dstui.tui.session.settings import setting
 
 KINDS = ("clock", "since start", "none")
@@ -37,6 +38,8 @@ class Window(Protocol):
     def scroll_offset(self) -> Offset: ...
     @property
     def max_scroll_y(self) -> int: ...
+    @property
+    def shown(self) -> ShownLines: ...
 
 
 class Stamps:
@@ -123,24 +126,38 @@ class Wrapping:
         """Return the line and the part of it in each visible row: counted from the end when following or if `end` is set."""
         view, lines, height = self._view, self._view.lines, self._view.size.height
         end = view.follow if end is None else end
-        last = lines.line(lines.end - 1).text if lines.end > lines.first else ""
+        last = view.shown.line(lines.end - 1).text if lines.end > lines.first else ""
         key = (lines, lines.first, lines.end, last, height, self.room, view.scroll_offset.y, end, self.margin)
         if key != self._laid_out[0]:
-            rows: list[tuple[int, int]] = []
-            for number in range(lines.end - 1, lines.first - 1, -1) if end else range(self.top, lines.end):
-                if len(rows) >= height:
-                    break
-                parts = [(number, part) for part in range(self._rows_of(number))]
-                rows = [*parts, *rows] if end else [*rows, *parts]
-            self._laid_out = key, rows[-height:] if end else rows[:height]
+            with view.shown.spell():
+                rows = self._lay_out(range(lines.end - 1, lines.first - 1, -1) if end else range(self.top, lines.end), height, end=end)
+            self._laid_out = None if view.shown.late else key, rows[-height:] if end else rows[:height]
         return self._laid_out[1]
 
-    def _rows_of(self, number: int) -> int:
-        return max(-(-cell_len(self._view.lines.line(number).text) // max(self.room - self.margin, 1)), 1)
+    def _lay_out(self, numbers: range, height: int, *, end: bool) -> list[tuple[int, int]]:
+        rows: list[tuple[int, int]] = []
+        for number in numbers:
+            if len(rows) >= height:
+                break
+            parts = [(number, part) for part in range(self._rows_of(number))]
+            rows = [*parts, *rows] if end else [*rows, *parts]
+        return rows
 
-    def part(self, whole: Strip, part: int, blank: Strip) -> tuple[Strip, int]:
-        """Return one row of a line, and how many of its cells precede it; continuation rows are indented under the text."""
-        margin = min(self.margin, self.room - 1)
-        room = self.room - margin
-        head = whole.crop(0, margin) if part == 0 else blank.crop(0, margin)
-        return Strip.join([head, whole.crop(margin + part * room, margin + (part + 1) * room)]), part * room
+    def _rows_of(self, number: int) -> int:
+        return max(-(-cell_len(self._view.shown.line(number).text) // max(self.room - self.margin, 1)), 1)
+
+    @property
+    def _text_room(self) -> int:
+        """Return the cells of a row for text: the prefix of the line is before it, or as much space."""
+        return self.room - min(self.margin, self.room - 1)
+
+    def before(self, y: int) -> int:
+        """Return how many cells of its line's text precede a row."""
+        return self.rows()[y][1] * self._text_room
+
+    def part(self, whole: Strip, y: int, blank: Strip) -> Strip:
+        """Return the part of a line in a row; continuation rows are indented under the text."""
+        before, room = self.before(y), self._text_room
+        margin = self.room - room
+        head = whole.crop(0, margin) if before == 0 else blank.crop(0, margin)
+        return Strip.join([head, whole.crop(margin + before, margin + before + room)])

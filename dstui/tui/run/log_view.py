@@ -15,9 +15,10 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 from rich.terminal_theme import TerminalTheme
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
+from textual.scrollbar import ScrollDown, ScrollTo, ScrollUp
 from textual.selection import Selection
 from textual.strip import Strip
 
@@ -31,9 +32,12 @@ from dstui.tui.kit.styles import RANKS
 from dstui.tui.kit.text_row import fit
 from dstui.tui.run.line_layout import WHO, Stamps, Wrapping
 from dstui.tui.run.log_marks import LogMarks
+from dstui.tui.run.shown_lines import ShownLines
 
 AHEAD = 4
 """Blocks that are read when the user comes near the first one."""
+BETWEEN = 0.02
+"""Seconds from a painting in which lines were late to the next one."""
 GOES_ON = "›"
 """At the end of a line that is cut at the edge."""
 
@@ -49,6 +53,7 @@ class LogView(RowList):
     def __init__(self) -> None:
         super().__init__(id="log", classes="pane")
         self.lines: LogRows | EmptyLog = EmptyLog()
+        self.shown = ShownLines()
         self.follow = True
         self.search: Search | None = None
         self.at: int | None = None
@@ -56,6 +61,8 @@ class LogView(RowList):
         self._first = 0
         self._end_shown = 0
         self._width = 0
+        self._repaints = False  # whether lines that were late are to be painted soon
+        self._height = 0
         self._home = False  # whether the beginning is being searched
         self._hosts: Mapping[int, str] = {}
         self.host_width = 0
@@ -67,6 +74,7 @@ class LogView(RowList):
         """Show another log, from its end."""
         self.lines, self.follow, self.at, self._first, self._width, self._home = lines, True, None, lines.first, 0, False
         self.marks.begin(lines)
+        self.shown.begin(lines)
         self.sync()
         self.refresh()
 
@@ -127,9 +135,12 @@ class LogView(RowList):
     # Moving
 
     def on_resize(self, _event: events.Resize) -> None:
-        """Keep the end at the bottom."""
+        """Keep the end at the bottom, or the line that was jumped to in view."""
+        before, self._height = self._height, self.size.height
         if self.follow:
             self.scroll_to(y=self.wrapping.end_offset, animate=False, immediate=True)
+        elif self.at is not None and 0 <= self.at - self.wrapping.top < before and self.at not in self.wrapping.in_view:
+            self.scroll_to(y=self.wrapping.offset_around(self.at), animate=False, immediate=True)
 
     def action_move(self, by: int) -> None:
         """Scroll by a line."""
@@ -165,11 +176,14 @@ class LogView(RowList):
         """Scroll sideways in long lines."""
         self.scroll_to(x=min(max(self.scroll_offset.x + by, 0), self.max_scroll_x), animate=False, immediate=True)
 
-    def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
+    @on(events.MouseScrollUp)
+    @on(events.MouseScrollDown)
+    @on(ScrollTo)
+    @on(ScrollUp)
+    @on(ScrollDown)
+    def _scrolls(self) -> None:
         """Handle the wheel and the scroll bar as scrolling, once they have moved."""
         self.call_later(self._scrolled)
-
-    on_mouse_scroll_down = on_scroll_to = on_scroll_up = on_scroll_down = on_mouse_scroll_up
 
     def on_click(self, event: events.Click) -> None:
         """Mark the clicked line; show it in full on the second click."""
@@ -182,39 +196,59 @@ class LogView(RowList):
 
     # Painting
 
-    def render_line(self, y: int) -> Strip:
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return visible lines, to be painted; those that are late are painted soon."""
+        with self.shown.spell():
+            strips = super().render_lines(crop)
+        if self.shown.late and not self._repaints:
+            self._repaints = True
+            self.set_timer(BETWEEN, self._repaint)
+        return strips
+
+    def _repaint(self) -> None:
+        self._repaints = False
+        self.refresh()
+
+    def offset_of(self, y: int) -> tuple[int, int] | None:
+        """Return how many cells of its line precede a visible row, and which line that is; None below the last one."""
+        number = self.wrapping.line_at(y)
+        if number >= self.lines.end:
+            return None
+        before = self.wrapping.before(y) if self.wrapping.on else self.scroll_offset.x
+        return before, number - self.lines.first
+
+    def painted_line(self, y: int) -> Strip:
         """Return one visible line."""
         width, blank = self.size.width, Strip.blank(self.size.width, self.style_named(""))
-        number, part, before = self.wrapping.line_at(y), 0, self.scroll_offset.x
+        number, before = self.wrapping.line_at(y), self.scroll_offset.x
         if number >= self.lines.end:
             return blank
-        strip, row = Strip(self._line_segments(self.lines.line(number))), number - self.lines.first
+        here = number == self.at
+        strip, row = Strip(self._line_segments(self.shown.line(number), here=here)), number - self.lines.first
         self._width = max(self._width, strip.cell_length)
         if self.wrapping.on:
-            part = self.wrapping.rows()[y][1]
-            strip, before = self.wrapping.part(self._selected(strip, row), part, blank)
-            strip = strip.adjust_cell_length(width, self.style_named(""))
+            strip = self.wrapping.part(self._selected(strip, row), y, blank).adjust_cell_length(width, self.style_named(""))
         else:
             goes_on = strip.cell_length > before + self.wrapping.room
             strip = self._selected(strip.crop_extend(before, before + width, self.style_named("")), row)
             strip = self._marked(strip) if goes_on else strip
-        if number == self.at:
-            strip = strip.apply_style(Style(bgcolor=self.style_named("cursor").bgcolor))
-        return strip.apply_offsets(before, row)
+        return on_ground(strip, self.style_named("").bgcolor, self.style_named("cursor").bgcolor) if here else strip
 
     def _marked(self, strip: Strip) -> Strip:
         """Return a line with a mark in its last visible cell: the rest is at its right."""
         last = self.wrapping.room - 1
         return Strip.join([strip.crop(0, last), Strip([Segment(GOES_ON, self.style_named("mark"))]), strip.crop(last + 1)])
 
-    def _line_segments(self, line: LogLine) -> list[Segment]:
+    def _line_segments(self, line: LogLine, *, here: bool) -> list[Segment]:
         dim = self.style_named("dim")
         name = "•" if line.notice else f"×{line.repeats}" if line.repeats > 1 else "" if line.rank is None else f"r{line.rank}"
         colour = self.style_named(f"rank {line.rank % len(RANKS)}") if line.rank is not None and line.repeats == 1 else Style()
         stamp = [Segment(self.stamps.text(line.time), dim)] if self.stamps.width(self.lines.since) else []
         host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
         where = [Segment(fit(host, self.host_width), dim)] if self.host_width else []
-        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", colour or dim), *_text_segments(self, line)]
+        who = Segment(f"{name:>{WHO - 1}}{'' if here else ' '}", colour or dim)
+        pointer = [Segment("▸", self.style_named("pointer"))] if here else []
+        return [*stamp, *where, who, *pointer, *_text_segments(self, line)]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the text selected with the mouse, as far as it is still kept."""
@@ -238,6 +272,12 @@ def _text_segments(view: LogView, line: LogLine) -> list[Segment]:
 def _style_of(line: LogLine) -> str:
     level = level_of(line.text.encode()) if line.rank is not None else ALL
     return "accent" if line.notice else "dim" if line.rank is None else "error" if level == ERROR else "warning" if level else ""
+
+
+def on_ground(strip: Strip, was: Color | None, ground: Color | None) -> Strip:
+    """Return a line with another background; text with one of its own, such as a match, keeps that."""
+    segments = [Segment(text, style + Style(bgcolor=ground) if style and style.bgcolor == was else style) for text, style, _ in strip]
+    return Strip(segments, strip.cell_length)
 
 
 NEAR = 40

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from threading import Event, Thread
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from textual.message_pump import MessagePump
 
 from dstui.base.files import FileProblem
 from dstui.plan import Plan
-from dstui.tui.kit.tools import Latest, in_thread
+from dstui.tui.kit.tools import Latest, afterwards, in_thread
 from dstui.tui.session.drafts import Draft
 from dstui.tui.session.messages import DraftFailed, GpusRefreshed, LookupsDone, Probed
 from dstui.tui.session.session import Session
@@ -35,26 +36,35 @@ class Service(Protocol):
         """Stop. Does not wait for anything that may never answer."""
 
 
+OF_CHECKS = (
+    "dstui.tui.session.file_lookups",
+    "dstui.assess",
+    "dstui.check.rules.all_rules",
+    "dstui.render.jsontext",
+    "dstui.render.launch",
+)
+"""Modules of a check of a Plan with a Machine."""
+
+
 class Readiness:
     """Start the services once, and call waiting functions when their results are there."""
 
-    def __init__(self, session: Session, services: Sequence[Service], later: Callable[[Callable[[], object]], object]) -> None:
-        """Create it. `later` calls a function after the current message is handled."""
-        self._session, self._services, self._later = session, services, later
+    def __init__(self, owner: MessagePump, session: Session, services: Sequence[Service]) -> None:
+        self._owner, self._session, self._services = owner, session, services
         self._waiting: list[Callable[[], object]] = []
         self.began = False
 
     def begin(self) -> None:
-        """Start the services and the checks; only the first call has an effect."""
+        """Start the services, and the checks once they are imported; only the first call has an effect."""
         if self.began:
             return
         self.began = True
         for service in self._services:  # services that wait for other processes come first
             service.start(self._session.state)
-        self._session.begin_checks()
         for service in self._services:
             self._session.subscribe(service.changed)
         self._session.subscribe(lambda _before, now: self._call(now))
+        afterwards(self._owner, _import_checks, lambda _: self._session.begin_checks())
 
     def once_known(self, act: Callable[[], object]) -> None:
         """Call a function as soon as the machine and the files around the Plan are known; at once if they are."""
@@ -66,7 +76,13 @@ class Readiness:
         if self._waiting and state.checked and state.machine is not None and state.lookups:
             waiting, self._waiting = self._waiting, []
             for act in waiting:
-                self._later(act)
+                self._owner.call_later(act)
+
+
+def _import_checks() -> None:
+    """Import what the first check needs: it takes longer than a key may wait."""
+    for name in OF_CHECKS:
+        import_module(name)
 
 
 AFTER = 1.0

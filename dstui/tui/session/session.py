@@ -196,8 +196,9 @@ class Session:
         self._become(state if verdict.ok or explained else replace(state, findings=(refused(verdict), *state.findings)))
 
     def begin_checks(self) -> None:
-        """Compute findings from now on. The first frame does without."""
-        self._show(self.state.plan)
+        """Compute findings from now on, if no edit has begun it. The first frame does without."""
+        if not self.state.checked:
+            self._show(self.state.plan)
 
     def job_changed(self, word: str) -> None:
         """Take over the state of the job in view: running, succeeded, failed…; "" if there is none."""
