@@ -20,8 +20,10 @@ NO_LIMIT, DEADLINE = 1 << 46, 120.0
 FORKED = Forked(memory=NO_LIMIT, cpu=int(DEADLINE), deadline=DEADLINE)
 
 
-def dstui(*words: object, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `dstui WORDS` in a folder, with `env` added to the current environment and an empty standard input."""
+def dstui(
+    *words: object, cwd: Path | None = None, env: Mapping[str, str] | None = None, given: bytes | str = b""
+) -> subprocess.CompletedProcess[str]:
+    """Run `dstui WORDS` in a folder, with `env` added to the current environment and `given` piped to it."""
     argv = [str(word) for word in words]
-    ran = FORKED.run(argv, cwd or Path.cwd(), env)
+    ran = FORKED.run(argv, cwd or Path.cwd(), env, given=given.encode() if isinstance(given, str) else given)
     return subprocess.CompletedProcess(argv, ran.status, ran.out.decode(errors="replace"), ran.err.decode(errors="replace"))

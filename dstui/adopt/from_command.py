@@ -34,6 +34,8 @@ STARTERS = re.compile(r"verl\..+|openrlhf\.cli\.\w+_ray|(?:axolotl|swift)\.cli\.
 """Modules of frameworks that start their ranks themselves."""
 OWN_KEY, MOST_BEFORE_KEY = '"zero_optimization"', 20_000
 """The key that only a DeepSpeed configuration has, and the characters in which it is looked for."""
+OWN = "with its own configuration"
+"""The end of what shows that a script builds its configuration."""
 LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
 USE_DEEPSPEED = "ACCELERATE_USE_DEEPSPEED"
 """The variable with which `accelerate launch` makes accelerate use DeepSpeed."""
@@ -56,6 +58,8 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     model, about = model_section(options, line.folder, line.script)
     notes += about
     job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder, "python": line.python}
+    if facts is not None and not facts.finds and facts.why.endswith(OWN) and not reader:
+        notes.append(f"{line.script} has its DeepSpeed configuration in itself ({facts.why}): change it there")
     absent = _absent_yaml(line, read_named)
     if absent:
         notes.append(f"{absent} does not exist here: accelerate will read it itself, and its content is unknown")

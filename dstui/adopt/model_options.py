@@ -35,6 +35,9 @@ SEQUENCE = (
     *("model_max_length", "max_seq_length", "max_sequence_length", "sequence_len", "cutoff_len", "max_seq_len", "block_size"),
     *("max_length", "seq_length", "tokenizer_model_max_length", "max_len"),
 )
+LIMITS = ("model_max_length", "max_seq_length", "cutoff_len", "max_seq_len", "max_length", "tokenizer_model_max_length", "sequence_len")
+"""Those of them up to which samples are cut, and not filled unless FILLED is on."""
+FILLED = ("packing", "sample_packing", "neat_packing", "pad_to_max_length", "pad_to_sequence_len", "group_texts", "pack_to_max_length")
 TWO_PARTS = (
     *(("max_prompt_length", "max_completion_length"), ("max_source_length", "max_target_length")),
     *(("prompt_max_len", "generate_max_len"), ("max_prompt_seq_len", "max_answer_seq_len")),
@@ -115,6 +118,13 @@ def recomputation(options: Mapping[str, str]) -> dict[str, Any]:
         return {"activation_checkpointing": True, **({"recompute": "attention"} if granularity == "selective" else {})}
     switch = _switch(options, CHECKPOINTING)
     return {} if switch is None else {"activation_checkpointing": switch}
+
+
+def longest_sample(options: Mapping[str, str]) -> str:
+    """Return the option that only says how long a sample may be; "" if samples are filled to a length, or none is said."""
+    if any(_switch(options, (name,)) for name in FILLED):
+        return ""
+    return next((name for name in LIMITS if any(prefix + name in options for prefix in PREFIXES)), "")
 
 
 def names_model(options: Mapping[str, str]) -> bool:

@@ -23,7 +23,6 @@ from dstui.forecast.states import States, states
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.handed_over import named_files
-from dstui.plan.model import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +131,7 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
         return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(reported))
     shared: Shared = {}
     found = assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown], shared)
-    return _with_ranges(found, models, room, rates, shared)
-
-
-def with_range(found: Forecast, models: Sequence[Modelled], rates: Rates) -> Forecast:
-    """Return the forecast with a range for its speed."""
-    return replace(found, speed=_speed_in_range(found, models, rates, {}))
+    return with_ranges(found, models, room, rates, shared)
 
 
 def _speed_in_range(found: Forecast, models: Sequence[Modelled], rates: Rates, shared: Shared) -> Speed | None:
@@ -150,10 +144,10 @@ def _speed_in_range(found: Forecast, models: Sequence[Modelled], rates: Rates, s
     return ranged(found.speed, spread, ends, full=found.gpu.verdict in ("tight", "too big"))
 
 
-def _with_ranges(found: Forecast, models: Sequence[Modelled], room: Capacity, rates: Rates, shared: Shared) -> Forecast:
+def with_ranges(found: Forecast, models: Sequence[Modelled], room: Capacity, rates: Rates, shared: Shared) -> Forecast:
     """Return the forecast with ranges that begin at the least of what the Plan does not say: recomputation, and shorter samples."""
     speed = _speed_in_range(found, models, rates, shared)
-    unsaid = [least_of(one.model) for one in models]
+    unsaid = [least_of(one) for one in models]
     if found.corrected or not any(unsaid):
         return replace(found, speed=speed)
     smaller = [replace(one, setup=one.setup._replace(**less)) for one, less in zip(models, unsaid, strict=True)]
@@ -168,10 +162,11 @@ def _with_ranges(found: Forecast, models: Sequence[Modelled], room: Capacity, ra
     return replace(found, speed=speed, gpu=gpu, host=host)
 
 
-def least_of(model: Model | None) -> dict[str, Any]:
+def least_of(one: Modelled) -> dict[str, Any]:
     """Return the settings of the least need of memory for those that a Plan does not say."""
+    model = one.model
     unsaid = {"checkpointing": True} if model is None or model.activation_checkpointing is None else {}
-    return {**unsaid, **({"sequence": SHORT} if model is None or model.sequence_length is None else {})}
+    return {**unsaid, **({"sequence": SHORT} if one.shorter or model is None or model.sequence_length is None else {})}
 
 
 def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, measured: Mapping[str, Any] | None) -> Rates:

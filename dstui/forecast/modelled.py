@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dstui.adopt.model_options import recomputation
+from dstui.adopt.model_options import longest_sample, recomputation
 from dstui.adopt.script_options import options_of
 from dstui.adopt.sizes_in_options import is_megatron, is_on, parallel_sizes
 from dstui.base.dataclass import dataclass
@@ -17,6 +17,7 @@ from dstui.forecast.not_reckoned import beside
 from dstui.forecast.setup import (
     MEGATRON_LOSS_BYTES,
     PREFERENCE_LOSS_BYTES,
+    SHORT,
     SWIFT_LOSS_BYTES,
     Setup,
     add_optimizer,
@@ -33,6 +34,7 @@ TOO_LONG = "the model was made for {} positions, and {} tokens are planned: lear
 TRL_LOSS = (
     "from 1.8 on, TRL's SFTTrainer computes the loss in chunks, so that the logits are never whole: set model.fused_loss: true for it"
 )
+SHORTER = "--{} is the longest that a sample may be: without packing, samples may be shorter, so the ranges begin at {} tokens"
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 
@@ -44,6 +46,8 @@ class Modelled:
     facts: ModelFacts
     model: Model | None
     setup: Setup
+    shorter: bool = False
+    """Whether samples may be much shorter than the setup's length, which the script only has as a limit."""
     beside: float = 0.0
     """The bytes that RLHF may hold on each GPU beside the model: only the upper end of the range includes them."""
 
@@ -64,7 +68,7 @@ def models_of(
         if mine is None:
             continue
         model, options = plan.focused_on(name).model, {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
-        if model and model.activation_checkpointing is None and not name and (given := recomputation(options)):
+        if options and model and model.activation_checkpointing is None and not name and (given := recomputation(options)):
             model = replace(model, **given)
         kind = plan.job.integration
         filled = fill_auto(config, kind, plan.accelerate, options)
@@ -78,11 +82,11 @@ def models_of(
             on_cpu=room.on_cpu,
             transformers=known(machine.software.transformers, None),
             parts=sp_size(plan),
-            split=parallel_sizes(options) if kind == "deepspeed" else (1, 1),
+            split=parallel_sizes(options) if options and kind == "deepspeed" else (1, 1),
         )
         if _is_swift(plan) and setup.training and not setup.fused_loss:
             setup = setup._replace(loss_bytes=PREFERENCE_LOSS_BYTES if "rlhf" in plan.job.command else SWIFT_LOSS_BYTES)
-        if kind == "deepspeed" and is_megatron(options):
+        if options and kind == "deepspeed" and is_megatron(options):
             fused = setup.fused_loss or not setup.training
             setup = setup._replace(
                 megatron=True,
@@ -97,6 +101,8 @@ def models_of(
             notes += [ZERO_INIT] if setup.stage == 3 else []
         if mine.shape and 0 < mine.shape.positions < setup.sequence:
             notes.append(TOO_LONG.format(mine.shape.positions, setup.sequence))
+        limit = longest_sample(options) if options and not name and setup.sequence > SHORT else ""
+        notes += [SHORTER.format(limit, SHORT)] if limit and model and model.sequence_length else []
         if has_whole_experts(mine, model, setup.split_experts):
             notes.append(WHOLE_EXPERTS)
         alone = whole / (room.ranks if setup.stage == 3 else 1) * (setup.training and not (model and model.lora))
@@ -106,6 +112,7 @@ def models_of(
         found.append(
             Modelled(
                 beside=sum(size for _, size in held),
+                shorter=bool(limit),
                 name=name,
                 facts=mine,
                 model=model,

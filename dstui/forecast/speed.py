@@ -91,6 +91,8 @@ class Traffic:
     """The part of `host` that no kernel hides: stage 3 waits for its hooks between the layers (19.7k to 14.6k tokens/s on 4 x GH200)."""
     overlap: float
     """The share of the smaller of compute and collectives that is hidden."""
+    adding: float
+    """Adding a micro-batch's gradients to those of the ones before."""
     bound: tuple[str, str, str]
     """The possible bottlenecks: which collectives, which copies, which optimizer."""
 
@@ -215,7 +217,19 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
         micro, boundary, optimizer, beside = gather / 2, 0.0, 0.0, 0.0
     between = "communication between the nodes" if nodes > 1 and rates.between < rates.inside else "communication between the GPUs"
     overlap = HIDDEN if setup.overlap else 0.6 if setup.stage == 3 else 0.0
-    return Traffic(micro, boundary, copies, optimizer, beside, hides, host, host * (setup.stage == 3) + waits, overlap, (between, *names))
+    stall = host * (setup.stage == 3) + waits
+    return Traffic(micro, boundary, copies, optimizer, beside, hides, host, stall, overlap, _adding(setup, n, rates), (between, *names))
+
+
+def _adding(setup: Setup, n: Counts, rates: Rates) -> float:
+    """Return the seconds to add gradients: both are read, one is written; if in 32 bits, the new ones are emptied (bf16_optimizer.py).
+
+    Below stage 2 every rank adds those of all its weights, from stage 2 on those of its part.
+    """
+    lp = setup.weight_bytes
+    each = 2 * lp + 2 * 4 if setup.wide_gradients and lp == 2 else 3 * lp
+    mine = n.trained / setup.split / (setup.shards if setup.stage > 1 else 1)
+    return each * mine / (rates.memory * MEMORY_SHARE) * setup.training
 
 
 def _expert_layers(shape: TensorShape, n: Counts) -> float:
@@ -271,7 +285,13 @@ def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple
 def step_seconds(accumulation: int, w: Work, t: Traffic) -> float:
     """Return the seconds of a step of `accumulation` micro-batches."""
     late = max(t.beside - t.hides * accumulation * w.compute, 0.0)
-    return accumulation * (max(_running(w, t), t.copies + w.copies, t.host) + t.stall) + t.boundary + t.optimizer + late
+    return (
+        accumulation * (max(_running(w, t), t.copies + w.copies, t.host) + t.stall)
+        + (accumulation - 1) * t.adding
+        + t.boundary
+        + t.optimizer
+        + late
+    )
 
 
 def _running(w: Work, t: Traffic) -> float:
@@ -284,7 +304,7 @@ def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
     step = step_seconds(accumulation, w, t)
     running = _running(w, t)
     sizes = {
-        "compute": accumulation * w.compute,
+        "compute": accumulation * (w.compute + t.adding),
         t.bound[0]: accumulation * t.micro + t.boundary,
         t.bound[1]: accumulation * (t.copies + w.copies),
         t.bound[2]: t.optimizer + max(t.beside - t.hides * accumulation * w.compute, 0.0),

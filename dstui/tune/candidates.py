@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any, NamedTuple
 
 from dstui.adopt.script_options import options_of
@@ -40,6 +40,10 @@ SAME = 0.02
 """Rates that differ by less than this share count as equal."""
 BETWEEN_JOBS = 2
 """The factor by which the rates of two jobs differ more by chance than the steps of each: a busy host slows some jobs as a whole."""
+PROMISING = 0.05
+"""A candidate is measured unless what its settings did elsewhere lets expect a rate that is lower than the best by this share."""
+PATIENCE = 2
+"""Candidates around the best that bring nothing, after which no other is measured if the likely best was measured at once (`_leap`)."""
 CLEARLY = 0.1
 """A rate that is lower than the best by this share is really slower; a smaller difference may be noise."""
 ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
@@ -191,12 +195,23 @@ def _by_forecast(problem: Problem, was: Setup, results: Sequence[Result]) -> Ite
 
 def _by_steps(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
     """Yield the setups that differ from the best so far in one setting, for models without a forecast. The usually fastest come first."""
-    best = preferred(results)
-    setups = _smaller(problem, results[-1]) if best is None else [*_leap(problem, was, results[0]), *_around(problem, best, results)]
+    best, leap = preferred(results), _leap(problem, was, results[0])
+    if leap and _without_gain(results) >= PATIENCE and any(problem.setup(one.patch) in leap for one in results):
+        return
+    setups = _smaller(problem, results[-1]) if best is None else [*leap, *_around(problem, best, results)]
     for setup in setups:
         made = candidate_of(problem.plan, setup, was)
         if made is not None and problem.expected(made).fits is not False:
             yield made
+
+
+def _without_gain(results: Sequence[Result]) -> int:
+    """Return how many results there are since one was faster than all before, apart from noise."""
+    best, since = 0.0, 0
+    for one in results:
+        faster = one.state == "measured" and (one.rate or 0.0) > best * (1 + SAME)
+        best, since = (one.rate or 0.0, 0) if faster else (best, since + 1)
+    return since
 
 
 def _smaller(problem: Problem, last: Result) -> list[Setup]:
@@ -235,23 +250,35 @@ def _surely_fits(problem: Problem, made: Candidate, was: Setup, own: Result) -> 
 
 
 def _around(problem: Problem, best: Result, results: Sequence[Result]) -> Iterator[Setup]:
-    """Yield the setups that differ from the best in stage, micro-batch or offload, then those that differ in two of them.
+    """Yield the setups that differ from the best in micro-batch, or in stage or offload, in turn; then those that differ in two of them.
 
-    A change of two is left out if each of the two alone was clearly slower, or was dropped as such.
+    One is left out if what both changes did elsewhere says that it is slower: each measured job costs the start of all ranks.
     """
     centre = problem.setup(best.patch)
     room = capacity_of(problem.plan, problem.machine, problem.pool)
-    here = Choice(centre.stage, centre.optimizer_offload, centre.param_offload)
+    here = _way(centre)
     stages = [Choice(stage) for stage in (here.stage - 1, here.stage + 1) if here.offload == "" and 0 <= stage <= 3]
     offloads = [choice for choice in CHOICES if choice.stage == here.stage and choice != here]
     ways = [choice.of(centre) for choice in (*stages, *offloads) if choice.possible(centre, room)]
     batches = [setup for factor in (2.0, 0.5) if (setup := _scaled(problem.plan, centre, factor))]
-    least = (1 - CLEARLY) * (best.rate or 0.0)
-    slow = {problem.setup(one.patch) for one in results if one.rate and (one.rate < least or one.state == "slower")}
-    yield from (*batches, *ways)
-    for way, batch in product(ways, batches):
-        if not {way, batch} <= slow:
-            yield way._replace(micro_batch=batch.micro_batch, accumulation=batch.accumulation)
+    both = [way._replace(micro_batch=batch.micro_batch, accumulation=batch.accumulation) for way, batch in product(ways, batches)]
+    rates = {(_way(setup), setup.micro_batch): one.rate for one in results if one.rate and (setup := problem.setup(one.patch))}
+    alone = [setup for pair in zip_longest(batches, ways) for setup in pair if setup]
+    yield from (setup for setup in (*alone, *both) if _likely_share(rates, centre, setup) >= 1 - PROMISING)
+
+
+def _way(setup: Setup) -> Choice:
+    return Choice(setup.stage, setup.optimizer_offload, setup.param_offload)
+
+
+def _likely_share(rates: Mapping[tuple[Choice, int], float], centre: Setup, setup: Setup) -> float:
+    """Return the likely rate of a setup as a share of the best, if stage and micro-batch act alone; what was not measured counts as 1."""
+    was, way, micros = _way(centre), _way(setup), dict.fromkeys((centre.micro_batch, *(micro for _, micro in rates)))
+    of_way = (rates[way, micro] / rates[was, micro] for micro in micros if (way, micro) in rates and (was, micro) in rates)
+    ways = dict.fromkeys((was, *(other for other, _ in rates)))
+    old, new = centre.micro_batch, setup.micro_batch
+    of_batch = (rates[other, new] / rates[other, old] for other in ways if (other, new) in rates and (other, old) in rates)
+    return next(of_way, 1.0) * next(of_batch, 1.0)
 
 
 def _scaled(plan: Plan, setup: Setup, factor: float) -> Setup | None:

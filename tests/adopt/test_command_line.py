@@ -223,6 +223,7 @@ def test_option_known_only_to_accelerate_makes_it_the_launcher() -> None:
         ("if nvidia-smi; then Z=3; fi; deepspeed a.py", ""),
         ("deepspeed --node_rank 1 a.py", "each gets its own"),
         ("deepspeed $OPTS a.py", "${OPTS} precedes the script and is never set"),
+        ("deepspeed a.py --files d/*.txt 'x*'", "d/*.txt is a pattern"),
         ("torchrun --master_port 0 a.py", "lets torchrun take a free port"),
     ],
 )
@@ -230,7 +231,18 @@ def test_omitted_and_open_values_are_reported(text: str, part: str) -> None:
     assert part in notes(text)
 
 
-@pytest.mark.parametrize("text", ["", "ls -l", "deepspeed --num_gpus 2", "torchrun $@ gpu.multi=true", 'deepspeed "train.py', "python"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ls -l",
+        "deepspeed --num_gpus 2",
+        "#!/usr/bin/env fish\ndeepspeed t.py",
+        "torchrun $@ gpu.multi=true",
+        'deepspeed "train.py',
+        "python",
+    ],
+)
 def test_text_without_a_launch_gives_a_message(text: str) -> None:
     with pytest.raises(ConfigError):
         import_text(text)

@@ -15,6 +15,7 @@ from dstui.base.files import FileProblem
 from dstui.documents.open import open_document, open_text, plan_of_both
 from dstui.documents.training_script import script_facts_of
 from dstui.plan import load
+from tests import command
 from tests.adopt.plain_loops import FLAT
 
 HERE = {
@@ -36,9 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def dstui(*words: str, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
-    words = (sys.executable, "-m", "dstui", *words)
-    env = {**os.environ, "PYTHONSAFEPATH": "1"}
-    return subprocess.run(words, cwd=folder, env=env, input=given, capture_output=True, text=True, timeout=60, check=False)
+    return command.dstui(*words, cwd=folder, given=given)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,8 @@ def test_command_with_leading_variables_is_a_command(folder: Path) -> None:
 )
 def test_pasted_binary_gives_a_message(folder: Path, given: bytes) -> None:
     env = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}  # as in any locale but C
-    command = [sys.executable, "-m", "dstui", "import", "-"]
-    done = subprocess.run(command, cwd=folder, env=env, input=given, capture_output=True, check=False)
+    words = [sys.executable, "-m", "dstui", "import", "-"]
+    done = subprocess.run(words, cwd=folder, env=env, input=given, capture_output=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith(b"dstui: standard input") and done.stderr.count(b"\n") == 1, done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,11 @@ def test_import_of_a_program_is_the_launch_that_it_starts(tmp_path: Path) -> Non
     (tmp_path / "main.py").write_text(HEAD + "cmd = ['deepspeed']\ncmd += more()\nsubprocess.run(cmd)")
     refused = dstui("import", "main.py", cwd=tmp_path)
     assert refused.returncode == 2 and "line 4" in refused.stderr and "dstui run --hold -- python main.py" in refused.stderr
+
+
+def test_configuration_that_a_script_builds_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text("import deepspeed\ndeepspeed.initialize(model=m, config={'train_batch_size': 8})\n")
+    (tmp_path / "run.sh").write_text("export B=1 A=2 D=3 C=4\ndeepspeed t.py\n")
+    done = dstui("import", "run.sh", cwd=tmp_path)
+    assert "t.py has its DeepSpeed configuration in itself (line 2: " in done.stderr and done.returncode == 0
+    assert re.findall(r"(\w): ['\"]?\d", done.stdout.partition("env:")[2]) == ["B", "A", "D", "C"]

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import subprocess
-import sys
 import time
 import zipfile
 import zlib
@@ -21,6 +20,7 @@ from dstui.cli import main
 from dstui.diagnosis import diagnose
 from dstui.diagnosis.reading import packed
 from dstui.jobs.store.folder import JobFolder
+from tests.command import dstui
 from tests.diagnosis.crash_texts import SAMPLES, diagnose_lines, ended, fallout, spawned, traceback
 from tests.jobs.made import PLAN, make_job
 
@@ -29,8 +29,8 @@ TEXT = "\n".join(FAILED) + "\n"
 PLAIN = [line.partition("]: ")[2] for line in traceback(2, SAMPLES["OOM-GPU"][0])]
 
 
-def piped(data: bytes) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "dstui", "diagnose", "-", "--json"], input=data, capture_output=True, check=False)
+def piped(data: bytes) -> subprocess.CompletedProcess[str]:
+    return dstui("diagnose", "-", "--json", given=data)
 
 
 def test_standard_input_may_be_a_gzip(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_standard_input_may_be_a_gzip(tmp_path: Path) -> None:
         assert (told["cause"], told["first_failing_rank"], told["evidence"][-1]["file"]) == ("OOM-GPU", 2, "-")
     assert piped(b"").returncode == 1
     refused = piped(b"PK\x03\x04 and so on")
-    assert (refused.returncode, refused.stderr.startswith(b"dstui: -: this zip cannot be read")) == (2, True)
+    assert (refused.returncode, refused.stderr.startswith("dstui: -: this zip cannot be read")) == (2, True)
 
 
 def test_standard_input_may_be_a_zip_of_logs() -> None:

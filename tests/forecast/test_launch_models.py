@@ -117,6 +117,17 @@ def test_megatrons_parallelism_splits_model_and_batch(tmp_path: Path) -> None:
     assert not [f for f in check_plan(plan, world_size=8) if f.path.startswith("deepspeed.train")]
 
 
+@pytest.mark.parametrize(
+    ("words", "begins"),
+    [("--cutoff_len 4096", True), ("--cutoff_len 4096 --packing true", False), ("--block_size 4096", False)],
+)
+def test_range_begins_at_shorter_samples_where_their_length_is_only_limited(words: str, begins: bool, tmp_path: Path) -> None:
+    model = "--model_name_or_path meta-llama/Llama-2-7b-hf --per_device_train_batch_size 4 --gradient_checkpointing true"
+    found = forecast_of(tmp_path, f"deepspeed train.py --deepspeed ds.json {model} {words}")
+    assert any("the ranges begin at 512 tokens" in sentence for sentence in found["unknown"]) == begins
+    assert (found["gpu_bytes_range"][0] < 0.8 * found["gpu_bytes"]) == begins
+
+
 def test_frozen_or_added_part_is_reported() -> None:
     _, (note,) = model_section(options_of(["--model_id", "a/b", "--tune_mm_mlp_adapter", "True", "--freeze_llm", "False"]))
     assert note.startswith("--tune_mm_mlp_adapter True: the forecast counts a/b alone")

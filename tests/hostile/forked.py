@@ -6,6 +6,7 @@ A command costs some milliseconds this way, instead of a third of a second to st
 from __future__ import annotations
 
 import base64
+import contextlib
 import gc
 import os
 import pickle
@@ -57,11 +58,16 @@ class Forked:
         """Set the limits of each command: bytes of address space, CPU seconds and wall seconds."""
         self._limits = (memory, cpu, deadline)
 
-    def run(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, *, own: bool = False) -> CommandResult:
-        """Run `dstui WORDS` in a folder, with `env` added to the environment. `own`: start an interpreter for it, as a user does."""
+    def run(
+        self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, *, given: bytes = b"", own: bool = False
+    ) -> CommandResult:
+        """Run `dstui WORDS` in a folder, with `env` added to the environment and `given` piped to it.
+
+        `own`: start an interpreter for it, as a user does.
+        """
         child = _interpreter(os.getpid())
         assert child.stdin and child.stdout
-        order = (list(words), str(cwd), {**os.environ, **(env or {})}, self._limits, own)
+        order = (list(words), str(cwd), {**os.environ, **(env or {})}, self._limits, given, own)
         child.stdin.write(base64.b64encode(pickle.dumps(order)) + b"\n")
         child.stdin.flush()
         ran: CommandResult = CommandResult(**pickle.loads(base64.b64decode(child.stdout.readline())))
@@ -105,16 +111,28 @@ def serve() -> None:
         importlib.import_module(name)
     gc.freeze()  # objects that exist before a fork should not be visited by the children's garbage collection
     for line in sys.stdin.buffer:
-        words, cwd, env, (memory, cpu, deadline), own = pickle.loads(base64.b64decode(line))
+        words, cwd, env, (memory, cpu, deadline), given, own = pickle.loads(base64.b64decode(line))
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            began = time.monotonic()
+            began, (read, write) = time.monotonic(), os.pipe()
             child = os.fork()
             if child == 0:
-                _become(words, cwd, env, (out.fileno(), err.fileno()), partial(limit, memory, cpu), own=own)
+                os.close(write)
+                _become(words, cwd, env, (read, out.fileno(), err.fileno()), partial(limit, memory, cpu), own=own)
+            os.close(read)
+            if given:
+                threading.Thread(target=_feed, args=(write, given)).start()
+            else:
+                os.close(write)
             status, used = _wait(child, deadline)
             answer = _measured(status, used, time.monotonic() - began, out, err)
         sys.stdout.buffer.write(base64.b64encode(pickle.dumps(answer)) + b"\n")
         sys.stdout.buffer.flush()
+
+
+def _feed(pipe: int, given: bytes) -> None:
+    """Write to the child's standard input, as far as it is read, and close it."""
+    with contextlib.suppress(BrokenPipeError), open(pipe, "wb") as stream:
+        stream.write(given)
 
 
 def _wait(child: int, deadline: float) -> tuple[int, Any]:
@@ -129,7 +147,7 @@ def _wait(child: int, deadline: float) -> tuple[int, Any]:
     return status, used
 
 
-def _become(words: Sequence[str], cwd: str, env: Mapping[str, str], outputs: tuple[int, int], limited: Any, *, own: bool) -> None:
+def _become(words: Sequence[str], cwd: str, env: Mapping[str, str], streams: tuple[int, int, int], limited: Any, *, own: bool) -> None:
     """Run the command in the child as its own interpreter would, including its threads. Does not return."""
     status = 1
     try:
@@ -137,9 +155,8 @@ def _become(words: Sequence[str], cwd: str, env: Mapping[str, str], outputs: tup
         os.chdir(cwd)
         os.environ.clear()
         os.environ.update(env)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(outputs[0], 1)
-        os.dup2(outputs[1], 2)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
         if own:
             limited()
             os.execve(sys.executable, [sys.executable, "-m", "dstui", *words], {**env, "PYTHONPATH": str(ROOT)})

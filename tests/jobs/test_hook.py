@@ -187,7 +187,12 @@ open("trained", "w").close()
 @pytest.mark.heavy
 def test_probe_ends_after_initialize_and_reports_another_configuration(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(OTHER)
-    config = {"train_micro_batch_size_per_gpu": 8, "optimizer": {"type": "AdamW", "params": {"torch_adam": True}}}
+    optimizer = {"type": "AdamW", "params": {"torch_adam": True}}
+    config = {
+        "train_micro_batch_size_per_gpu": 8,
+        "bf16": {"enabled": True},
+        "optimizer": optimizer,
+    }  # it steps in initialize, for its states
     (tmp_path / "mine.json").write_text(json.dumps(config))
     (tmp_path / "plan.yaml").write_text(
         "version: 1\nname: other\njob: {script: train.py, args: [mine.json]}\n"

@@ -12,14 +12,15 @@ Each round was committed before any of its rows was compared with a forecast. Th
 | blind_rows_4.csv | 43, 29.6 %, 46.3 % | 26, 14.7 %, 53.9 % | 0 of 84 |
 | blind_rows_5.csv | 26, 19.6 %, 93.2 % | 50, 56.7 %, 242.7 % | 0 of 37 |
 | blind_rows_6.csv | 40, 15.0 %, 32.0 % | 53, 15.8 %, 40.5 % | 4 of 57 |
+| blind_rows_7.csv | 26, 13.7 %, 26.2 % | 2, +72 and +191 % | 0 of 30 |
 
 Rounds 1, 3 and 4 mostly have no DeepSpeed in them (FSDP, one GPU, InternEvo), of which dstui makes no forecasts; all rows of round 5 and most of
 round 2 run it. A median over both kinds says little, so each kind is printed, and the assertions are on "as in DeepSpeed". Today:
 
 | kind | memory: rows, median, p90 by round | speed: rows, median, p90 by round |
 | --- | --- | --- |
-| as in DeepSpeed | 25, 4.8, 11.8; 15, 5.6, 34.5; none; 8, 0.5, 1.4; 10, 3.7, 28.6; 40, 15.0, 32.0 % | 25, 4.8, 22.1; 17, 6.0, 88.0; 7, 7.3, 110.8; 14, 11.5, 45.2; 25, 11.3, 52.9; 52, 15.6, 38.4 % |
-| runs DeepSpeed | 2, 15.0; 14, 7.9, 34.5; none; 3, 27.0; 26, 18.3, 69.3 % | none; 17, 6.0, 88.0; 7, 7.3; 10, 11.1, 55.9; 50, 28.2, 155.2 % |
+| as in DeepSpeed | 25, 4.8, 11.8; 15, 5.6, 34.5; none; 8, 0.5, 1.4; 10, 3.7, 28.6; 40, 8.2, 25.3; 26, 13.7, 26.2 % | 25, 4.8, 22.1; 17, 6.0, 88.0; 7, 7.3, 110.8; 14, 12.6, 31.3; 25, 11.3, 52.9; 52, 9.6, 26.3; 2, 131, 190 % |
+| runs DeepSpeed | 2, 15.0; 14, 7.9, 34.5; none; 3, 27.0; 26, 18.3, 69.3 % | none; 17, 6.0, 88.0; 7, 7.3; 10, 12.6, 42.9; 50, 27.7, 155.1 % |
 | FSDP | 57, 10.8, 37.1; none; 3, 31.4; 16, 10.1, 35.9; none | 68, 10.1, 34.6; none; 1, 26.7; 7, 19.0, 48.6; none |
 | one GPU, no DeepSpeed | 39, 7.7, 26.5; 4, 8.4; none; 24, 28.6, 45.2; none | 29, 7.6, 35.6; none; none; 9, 15.9; none |
 
@@ -57,10 +58,19 @@ and up to 72 % with 8 V100, where one GPU with the whole model of 1.3B held 4 by
 (measured by tests/forecast/test_states.py), while more samples cost what is forecast. Only 2 of 40 were in the range, 36 of 52 speeds were, and 85 of 111 pairs
 were in the right order. Of the wrong "fits", two ran out of the RAM of their machine (which is now compared), and two were too narrow a range: since
 then jobs that split tensors or layers have a wider one, and the range of all speeds begins at 70 % instead of 75; this round no longer tests
-either. Today 32 of 40 and 44 of 52 are in the range. Errors of speed: Hugging Face's GPT-2 of 2021 on V100
-is 11 to 72 % slower than forecast, Megatron's of the same year 6 to 22 % faster, and tensor parallelism of two V100 takes nearly twice as long
-as one GPU (as in round 5), for reasons that the pages do not say; steps of whole seconds make pairs of one page differ by less than they are
-rounded. With 384 A100 all rows are 10 to 37 % slower than forecast, those with tensors split over 8 GPUs the most.
+either.
+
+Before round 7, the errors of all six rounds were taken apart by part, and these causes were mended, so that none of the six tests them any more: the
+two ends of a pipeline differ (the embedding on the first stage, head and loss on the last, layers between them as Megatron divides them); the
+head's gradient is split too; norms and dropouts are whole on each rank of tensor parallelism (Korthikanti et al.), and Megatron's kernels are
+fused, which makes its GPT-2 on V100 faster than Hugging Face's; each group of ranks has buffers of NCCL; without a fused kernel, attention takes
+as long as its matrix takes to be moved, and dropout moves it too; gradients of further micro-batches are added, which moves them (after round 7; it
+made round 4 one point worse); 50257 rows are no multiple of 8. The pages of round 6 also say that a process
+with a single tensor held 1113 MiB (V100) or 1573 MiB (A100), as torch loaded all kernels in 2021 (`context`), and 16 GB on a V100 of 16160 MiB
+can only be thousands of MiB. 34 of 40 figures of memory and 47 of 52 speeds are in the range now, and 93 of 111 pairs in the right order. What is
+left: tensor parallelism of two V100 takes nearly twice as long as one GPU (12 of the 18 wrong pairs), and that of 8 A100 loses 3 ms for each
+exchange beside what its bytes take, both for reasons that the pages do not say; 1.3B on V100 without a pipeline held 2 bytes per parameter more
+than stage 1 holds today.
 
 What probably decides the worst rows of rounds 1 to 5, beside the settings that are not known (none of it was measured here):
 | rows | forecast | why |
@@ -72,6 +82,20 @@ What probably decides the worst rows of rounds 1 to 5, beside the settings that 
 | XTuner, 34B and 70B with 8k tokens | speed +30, +53 % | 32k tokens over 4 ranks of the same page, with the same tokens per rank and more to exchange, were faster |
 | InternEvo on 512 and 1024 GPUs | speed +15, +45 % | no DeepSpeed; what it loses grows with the ranks, as latency does |
 | GPT-2 on a TITAN RTX, LLaMA-7B on A800 | speed +94 to +150 % | the CPUs' optimizer: the range begins at a fifth of its usual speed |
+
+Round 7 has jobs as dstui's users start them: ms-swift's scripts of 2023 and 2024 with ZeRO-2 and ZeRO-3, LoRA, QLoRA and everything trained,
+and accelerate with TRL. The rule, written before any of its rows was compared with a forecast: every script or page that was found and not used before, that
+names DeepSpeed, and says model, GPUs, stage, micro-batch, length, precision, what is trained, and the memory of a GPU or the speed of samples of a known
+length. Left out are those whose text contradicts itself (a full and a LoRA run in one, more weights than the GPUs' memory that it names), whose model's
+sizes are not known for sure, and that name no stage. Lengths are the longest that the scripts allow, as a Plan would say it, while the samples may
+be shorter (`note`). Gigabytes are taken for GiB.
+
+Its figures of memory are those of nvidia-smi, with samples of unknown length. Forecasts of everything trained are 17 to 29 % below them, on cards
+with memory to spare, where torch keeps what it once allocated; those of LoRA are up to 25 % above, and of QLoRA up to 42 %, most with a large
+vocabulary, whose loss takes the most at the longest sample: only 14 of 26 were in the range. Since then the range of a job whose script only
+limits its samples begins at 512 tokens (22 of 26), so this round does not test that. No verdict was "fits" by mistake, two were "too big". The
+two speeds are of one page, on which 8 GPUs in one node were slower than 2 nodes of 4, as without NVLink, which it does not say: their pair is in
+the wrong order. sha256 of the file: bc310c2855e6d56d012300741b5be6fcb1e0961bb8a3e5505fd037e425f811ad.
 
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
@@ -99,7 +123,7 @@ from dstui.forecast.rates import Rates, rates_of
 Row = dict[str, str]
 ROUNDS: Mapping[str, Sequence[Row]] = {
     name: list(csv.DictReader((Path(__file__).parent / f"{name}.csv").open()))
-    for name in ("blind_rows", "blind_rows_2", "blind_rows_3", "blind_rows_4", "blind_rows_5", "blind_rows_6")
+    for name in ("blind_rows", "blind_rows_2", "blind_rows_3", "blind_rows_4", "blind_rows_5", "blind_rows_6", "blind_rows_7")
 }
 OUTSIDE = int(CUDA_CONTEXT)
 """Memory of a process outside of torch's allocator."""
@@ -206,7 +230,8 @@ def summary(what: str, errors: Sequence[Judged]) -> list[float]:
         ("blind_rows_3", (0.35, 0.4)),
         ("blind_rows_4", (0.01, 0.02)),
         ("blind_rows_5", (0.05, 0.3)),
-        ("blind_rows_6", (0.16, 0.33)),
+        ("blind_rows_6", (0.09, 0.27)),
+        ("blind_rows_7", (0.14, 0.27)),
     ],
 )
 def test_memory(name: str, most: tuple[float, float]) -> None:
@@ -220,9 +245,10 @@ def test_memory(name: str, most: tuple[float, float]) -> None:
         ("blind_rows", (0.09, 0.3)),
         ("blind_rows_2", (0.09, 0.9)),
         ("blind_rows_3", (0.09, 1.2)),
-        ("blind_rows_4", (0.14, 0.5)),
+        ("blind_rows_4", (0.14, 0.32)),
         ("blind_rows_5", (0.12, 0.6)),
-        ("blind_rows_6", (0.16, 0.4)),
+        ("blind_rows_6", (0.1, 0.27)),
+        ("blind_rows_7", (1.4, 2.0)),
     ],
 )
 def test_speed(name: str, most: tuple[float, float]) -> None:
@@ -245,7 +271,13 @@ def test_no_row_that_ran_out_of_memory_is_forecast_to_fit(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("blind_rows_2", 0.95), ("blind_rows_3", 0.85), ("blind_rows_4", 0.9), ("blind_rows_5", 0.95), ("blind_rows_6", 0.75)],
+    [
+        ("blind_rows_2", 0.95),
+        ("blind_rows_3", 0.85),
+        ("blind_rows_4", 0.9),
+        ("blind_rows_5", 0.95),
+        ("blind_rows_6", 0.83),
+    ],
 )
 def test_order_of_speeds(name: str, least: float) -> None:
     rows = [one for one in speed_errors(ROUNDS[name]) if KINDS["as in DeepSpeed"](one.row)]

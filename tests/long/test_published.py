@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dstui.forecast.capacity import Capacity
-from dstui.forecast.forecast import Forecast, assembled, with_doubt, with_range
+from dstui.forecast.forecast import Forecast, Shared, assembled, with_doubt, with_ranges
 from dstui.forecast.model import ModelFacts, counts, facts_of_config
 from dstui.forecast.modelled import Modelled
 from dstui.forecast.presets import presets
@@ -70,7 +70,14 @@ def facts_of(name: str) -> ModelFacts:
     return facts_of_config({**config, "num_attention_heads": heads, "num_key_value_heads": keys, "tie_word_embeddings": kind == "tied"})
 
 
-ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on queries and values": ("q_proj", "v_proj")}
+ADAPTED = {
+    "on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "on queries and values": ("q_proj", "v_proj"),
+    "on q, k and v": ("q_proj", "k_proj", "v_proj"),
+    "on query_key_value": ("query_key_value",),
+    "on c_attn and c_proj": ("c_attn", "c_proj"),
+    "on c_attn": ("c_attn",),
+}
 """The layers with LoRA, as the note of a row names them; else all linear layers."""
 
 
@@ -100,7 +107,8 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     targets = next((modules for words, modules in ADAPTED.items() if words in row["note"]), ("all-linear",))
     more = more_of(row)
     lora = Lora(r=int(row["lora_r"]), target_modules=targets, dropout=more.pop("dropout", 0.0)) if row["lora_r"] else None
-    model = Model(lora=lora, quantization=row["quantization"] or None)
+    again, length = row["checkpointing"] == "yes", int(row["sequence"])
+    model = Model(lora=lora, quantization=row["quantization"] or None, activation_checkpointing=again, sequence_length=length)
     more.pop("context", None)
     stage, reference, ram = int(row["stage"]), more.pop("reference", False), more.pop("ram", None)
     setup = Setup(
@@ -115,8 +123,8 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         param_offload=row["param_offload"],  # type: ignore[arg-type]
         micro_batch=int(row["micro_batch"]),
         accumulation=int(row["accumulation"]),
-        sequence=int(row["sequence"]),
-        checkpointing=row["checkpointing"] == "yes",
+        sequence=length,
+        checkpointing=again,
         attention=row["attention"],  # type: ignore[arg-type]
         fused_loss=row["fused_loss"] == "yes",
         reduce_bucket=int(row["reduce_bucket"] or 500_000_000),
@@ -127,11 +135,12 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         megatron=is_megatrons(row),
     )._replace(**{name: value for name, value in more.items() if name != "per_node"})
     room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB), host=ram and ram * GIB)
-    models = [Modelled(facts=facts_of(row["model"]), model=model, setup=setup)]
+    models = [Modelled(facts=facts_of(row["model"]), model=model, setup=setup, shorter="samples up to this length" in row["note"])]
     if reference:  # the model before the training, which DPO compares with
         models.append(Modelled(name="reference", facts=models[0].facts, model=None, setup=setup._replace(training=False)))
     rates = with_doubt(rates, models)
-    return with_range(assembled(models, room, rates, ()), models, rates)
+    shared: Shared = {}
+    return with_ranges(assembled(models, room, rates, (), shared), models, room, rates, shared)
 
 
 def nodes_of(row: dict[str, str]) -> int:

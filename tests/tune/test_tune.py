@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import product
+from math import log2
 from pathlib import Path
 
 import pytest
@@ -121,17 +122,17 @@ def test_hill_climbing_finds_the_best_and_tries_each_once() -> None:
     assert all(made.setup.samples == 8 for made, _ in tried), "training stays the same"
 
 
-def test_best_is_found_from_a_careful_plan_in_a_third_of_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_is_found_from_a_careful_plan_with_few_of_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Problem, "expected", lambda *_: Expected(fits=True))
     careful = planned(PLAN.replace("stage: 2", "stage: 3").replace("gpu: 1 ", "gpu: 2 ").replace("steps: 8", "steps: 4"))
     name = "{}, micro-batch {} ".format
     zero = ("no ZeRO", "ZeRO-1", "ZeRO-2", "ZeRO-3")
-    for stage, micro in product((0, 1), (4, 8)):
-        rates = {name(zero[s], m): 9.0 - s - 4 / m for s in range(4) for m in (1, 2, 4, 8)} | {name(zero[stage], micro): 10.0}
+    for slope, stage, micro in product((1.0, 0.2), (0, 1), (4, 8)):
+        rates = {name(zero[s], m): 10.0 - slope * (abs(s - stage) + abs(log2(m / micro))) for s in range(4) for m in (1, 2, 4, 8)}
         tried = measured(careful, rates)
         best = chosen(careful, [result for _, result in tried])
         assert best is not None and name(zero[stage], micro) in best.label, [made.label for made, _ in tried]
-        assert len(tried) <= 8
+        assert len(tried) <= (4 if (stage, micro) == (0, 8) else 6), [made.label for made, _ in tried]
 
 
 def test_regret_of_the_forecast_alone_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

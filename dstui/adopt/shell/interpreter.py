@@ -163,6 +163,11 @@ class ShellReader:
                 return self.follow_text(found.words[0], inner, streams, line, found.wrappers)
             if found.launcher == "script":
                 return self._script(found, env, state, streams, line)
+            for pattern in (one for one in command.patterns if one in found.words):
+                text = to_display_text(pattern)
+                self.unknowns.note(
+                    f"line {line}: {text} is a pattern: a shell puts the matching files in its place, the Plan keeps the text"
+                )
             self._launch(Launch(found.launcher, found.words, env, state.folder, line, found.wrappers), state)
             return None
         if any(kind != "unset" for kind, _ in holes_in(words[0])):
@@ -230,7 +235,7 @@ class ShellReader:
     def _launch(self, launch: Launch, state: ShellState) -> None:
         if len(self.launches) >= MAX_LAUNCHES:
             raise ShellLimit(f"more than {MAX_LAUNCHES} launches", launch.line)
-        exported = {name: value for name in state.exported if isinstance(value := state.variables.get(name), str)}
+        exported = {name: value for name, value in state.variables.items() if name in state.exported and isinstance(value, str)}
         wrappers = (*self._wrapped, *launch.wrappers)
         self.launches.append(
             replace(launch, env=exported | dict(launch.env), wrappers=wrappers, condition=self.condition, written=dict(self.files))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from dstui.adopt.shell import assignments, flow
@@ -9,6 +10,7 @@ from dstui.adopt.shell.expansion import line_of
 from dstui.adopt.shell.reader import Follow, Reader, ShellCommand
 from dstui.adopt.shell.shell_state import Node, ShellState, Streams
 
+PATTERN = re.compile(r"(?<!\\)[*?]")
 DEFINED_IN = "DefinedIn"
 """Key of a function's body: the text to which its positions belong."""
 
@@ -23,10 +25,18 @@ def _call(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bo
     words = expander.words(node.get("Args", ()))
     if words:
         env = {one["Name"]["Value"]: expander.text(one.get("Value")) for one in node.get("Assigns", ())}
-        return reader.command(ShellCommand(words, env, line_of(node)), state, streams)
+        patterns = [expander.text(word) for word in node.get("Args", ()) if _has_pattern(word)]
+        return reader.command(ShellCommand(words, env, line_of(node), patterns), state, streams)
     for assignment in node.get("Assigns", ()):
         assignments.assign(reader, assignment, state)
     return True
+
+
+def _has_pattern(word: Node) -> bool:
+    """Return whether a word has * or ? outside of quotes. One that begins as an option matches no file."""
+    parts = word.get("Parts", ())
+    first = parts[0].get("Value", "") if parts else ""
+    return not str(first).startswith("-") and any(part["Type"] == "Lit" and PATTERN.search(part.get("Value", "")) for part in parts)
 
 
 def _pipe(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:

@@ -61,6 +61,9 @@ def read_shell(text: str, context: ShellContext, parse: Parse) -> ShellText:
     """Read a text. Raises Unparsed and ShellLimit."""
     if OPEN in text or CLOSE in text:
         raise Unparsed("it has characters of Unicode's private use area")
+    if FISH.match(text):
+        name = context.script or "SCRIPT"
+        raise Unparsed(f"it is a script of fish, whose syntax is not that of bash: `dstui run --hold -- fish {name}` reads its launches")
     tree, text, sources, notes = _parsed(text, parse)
     reader = _followed(tree, text, context, arguments_are_open=False)
     if not reader.launches:
@@ -194,6 +197,7 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
     return found
 
 
+FISH = re.compile(r"#!\S*(?:/env[ \t]+(?:-\S+[ \t]+)?|/)fish\b")
 FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?)?[ \t]*[$%❯][ \t]+(?=\S)", re.MULTILINE)
 CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)

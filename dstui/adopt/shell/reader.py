@@ -19,6 +19,8 @@ class ShellCommand:
     words: Sequence[str]
     env: Mapping[str, str]
     line: int
+    patterns: Sequence[str] = ()
+    """Those of the words that the shell would replace by the names of files."""
 
 
 class Reader(Protocol):

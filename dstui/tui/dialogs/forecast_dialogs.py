@@ -152,7 +152,7 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
     if found.problem:
         return paragraph(f"No recommendation: {found.problem}", width)
     estimate = outlook.forecast
-    rows = [_line(figure(estimate), "the Plan as it is", estimate.verdict, width), BLANK]
+    rows = [row((headings(estimate), "faint")), _line(figure(estimate), "the Plan as it is", estimate.verdict, width), BLANK]
     if not found.rows:
         ways = found.ways or ("nothing that was tried: use a smaller model, or larger GPUs",)
         rows += paragraph(f"Nothing fits, of {found.candidates:,} plans with the same samples in a step. What would:", width)
@@ -160,7 +160,7 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
     rows += paragraph(
         f"The best of {found.candidates:,} plans with the same samples in a step, precision and sequence, {found.order}:", width, "dim"
     )
-    rows.append(row((f"{headings(estimate)}  RAM", "faint")))
+    rows.append(row((f"{'GPU' if estimate.gpu.bytes else 'RAM':>9}  left tok/s  RAM", "faint")))
     for number, plan in enumerate(found.rows):
         best = f"{', '.join(plan.best_at)}: " if plan.best_at else ""
         rows.append(_line(_figures(plan), best + plan.why, plan.verdict, width, number))

@@ -111,9 +111,10 @@ def tokens(estimate: Forecast) -> str:
     return short(estimate.speed.tokens if estimate.speed else 0.0)
 
 
-def columns(amount: int | None, headroom: float | None, tokens: float | None) -> str:
-    """Return `41.3 GB   48% 17.3k`: memory needed, share left, tokens per second."""
-    return f"{format_size(amount):>7} {share_left(headroom):>5} {short(tokens) if tokens else '–':>5}"
+def columns(amount: int | None, headroom: float | None, tokens: float | None, place: str = "–") -> str:
+    """Return `41.3 GB   48% 17.3k`: memory needed, share left, tokens per second; or `386 GB  4.8x   GPU`, so many times the place."""
+    last = short(tokens) if tokens else place if (headroom or 0.0) < 0 else "–"
+    return f"{format_size(amount):>7} {share_left(headroom):>5} {last:>5}"
 
 
 def share_left(headroom: float | None) -> str:

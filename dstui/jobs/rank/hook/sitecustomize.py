@@ -368,6 +368,8 @@ class Hook:
         self.is_compiling: Any = None
         self.optimizers: Any = None
         self.alone = False
+        self.making = False
+        """Whether deepspeed.initialize runs, in which an optimizer may step to make its states (BF16_Optimizer)."""
 
     # Entry points: modules that have just been imported
 
@@ -382,8 +384,11 @@ class Hook:
 
         @functools.wraps(initialize)
         def initialize_and_report(*args: Any, **kwargs: Any) -> Any:
-            hook.output.phase = "initialize"
-            result = initialize(*args, **kwargs)
+            hook.output.phase, hook.making = "initialize", True
+            try:
+                result = initialize(*args, **kwargs)
+            finally:
+                hook.making = False
             if hook.writer.active:
                 hook.initialized(result, args, kwargs)
             if hook.ends_after and hook.models >= hook.ends_after:
@@ -402,7 +407,7 @@ class Hook:
 
     def optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """Report, once, that an optimizer stepped without an engine, and from where."""
-        if self.alone or self.models or not self.writer.active:
+        if self.alone or self.making or self.models or not self.writer.active:
             return
         if self.is_compiling is not None and self.is_compiling():
             return

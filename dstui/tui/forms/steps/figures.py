@@ -37,20 +37,21 @@ def with_figures(field: Field, state: State, way_of: Callable[[State, Any], Way]
     if field.disabled and field.disabled(state):
         return field
     estimates = {option.value: forecast_of(state, way_of(state, option.value)) for option in field.options}
-    first = next((found for found in estimates.values() if found), None)
-    if first is None:
+    if not any(estimates.values()):
         return field
     options = tuple(_with_figure(option, estimates[option.value]) for option in field.options)
-    return replace(field, options=options, columns=headings(first))
+    return replace(field, options=options, columns=headings(*filter(None, estimates.values())))
 
 
 def _with_figure(option: Option, estimate: Forecast | None) -> Option:
     return option if estimate is None else replace(option, figure=figure(estimate), severity=severity(estimate))
 
 
-def headings(estimate: Forecast) -> str:
-    """Return the column titles of the figures."""
-    return f"{'GPU' if estimate.gpu.bytes else 'RAM':>9}  left tok/s"
+def headings(*estimates: Forecast) -> str:
+    """Return the column titles of the figures; if all are too big, those of a factor and of what it is a multiple of."""
+    place = "GPU" if estimates[0].gpu.bytes else "RAM"
+    left = any((one.gpu if one.gpu.bytes else one.host).verdict != "too big" for one in estimates)
+    return f"{place:>9}  left tok/s" if left else f"{place:>9} needs    of"
 
 
 def severity(estimate: Forecast) -> str:
@@ -61,7 +62,7 @@ def severity(estimate: Forecast) -> str:
 
 
 def figure(estimate: Forecast) -> str:
-    """Return `✔ 41.3 GB   48% 17.3k`: the tightest place, the share left, tokens per second; no speed if it does not fit.
+    """Return `✔ 41.3 GB   48% 17.3k`: the tightest place, the share left, tokens per second; `✖ 386 GB  4.8x   GPU` if it does not fit.
 
     If RAM or NVMe decides, the GPU's figure comes first, so that stages differ even if all need too much RAM, and each place has its
     own glyph: `✔ 62G ✖ RAM 74G 3.2x`.
@@ -74,7 +75,7 @@ def figure(estimate: Forecast) -> str:
     name = usual if fits or not estimate.bound else estimate.bound
     need, tokens = places[name], estimate.speed.tokens if estimate.fits and estimate.speed else None
     if name == usual:
-        return f"{GLYPHS[severity(estimate)]} {columns(need.bytes, need.headroom, tokens)}"
+        return f"{GLYPHS[severity(estimate)]} {columns(need.bytes, need.headroom, tokens, NAMES[usual])}"
     first = f"{GLYPHS[SEVERITY[places[usual].verdict]]} {_gib(places[usual].bytes)} "
     speed = f" {short(tokens):>5}" if tokens else ""
     return f"{first}{GLYPHS[severity(estimate)]} {NAMES[name]} {_gib(need.bytes)} {share_left(need.headroom):>4}{speed}"
