@@ -25,6 +25,9 @@ UNKNOWN = re.compile(rb"\x1b\[[>=<?]?[0-9;]*u|\x1b\[\?[0-9;]*\$p|\x1b\[>[0-9;]*[
 # Sequences that set the style of text (SGR); longer ones are left to pyte's parser.
 COLOURS = re.compile(r"\x1b\[([0-9;]{0,99})m")
 
+RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l")
+"""What a program writes to return a terminal: leave the alternate screen, show the cursor, disable the mouse."""
+
 
 class Stream(pyte.ByteStream):
     """A faster pyte stream: parses colour sequences, which are the most common ones, as a whole instead of by character."""

@@ -68,7 +68,7 @@ def models_of(
         if mine is None:
             continue
         model, options = plan.focused_on(name).model, {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
-        if model and model.activation_checkpointing is None and not name and (given := recomputation(options)):
+        if options and model and model.activation_checkpointing is None and not name and (given := recomputation(options)):
             model = replace(model, **given)
         kind = plan.job.integration
         filled = fill_auto(config, kind, plan.accelerate, options)
@@ -82,11 +82,11 @@ def models_of(
             on_cpu=room.on_cpu,
             transformers=known(machine.software.transformers, None),
             parts=sp_size(plan),
-            split=parallel_sizes(options) if kind == "deepspeed" else (1, 1),
+            split=parallel_sizes(options) if options and kind == "deepspeed" else (1, 1),
         )
         if _is_swift(plan) and setup.training and not setup.fused_loss:
             setup = setup._replace(loss_bytes=PREFERENCE_LOSS_BYTES if "rlhf" in plan.job.command else SWIFT_LOSS_BYTES)
-        if kind == "deepspeed" and is_megatron(options):
+        if options and kind == "deepspeed" and is_megatron(options):
             fused = setup.fused_loss or not setup.training
             setup = setup._replace(
                 megatron=True,
@@ -101,7 +101,7 @@ def models_of(
             notes += [ZERO_INIT] if setup.stage == 3 else []
         if mine.shape and 0 < mine.shape.positions < setup.sequence:
             notes.append(TOO_LONG.format(mine.shape.positions, setup.sequence))
-        limit = "" if name or setup.sequence <= SHORT else longest_sample(options)
+        limit = longest_sample(options) if options and not name and setup.sequence > SHORT else ""
         notes += [SHORTER.format(limit, SHORT)] if limit and model and model.sequence_length else []
         if has_whole_experts(mine, model, setup.split_experts):
             notes.append(WHOLE_EXPERTS)

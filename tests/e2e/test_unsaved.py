@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal import Terminal
+from tests.terminal import RESTORED, Terminal
 from tests.waiting import PATIENCE, wait_for
 
 PLAN = "version: 1\nname: mine\njob: {script: t.py}\ndeepspeed:\n  train_micro_batch_size_per_gpu: 3  # mine\n"
@@ -87,7 +87,7 @@ def test_edits_survive_a_lost_connection(opened: list[Terminal], tmp_path: Path,
     else:
         first.kill(signal.SIGHUP)
         assert first.exit_code() == 129
-        assert b"The edits are kept" in first.raw
+        assert b"The edits are kept" in first.raw and all(sequence in first.raw for sequence in RESTORED)
     assert ": 37" in draft(tmp_path)
     assert (tmp_path / "plan.yaml").read_text() == PLAN
 
@@ -148,7 +148,7 @@ def test_crash_keeps_the_draft_and_names_the_traceback_file(opened: list[Termina
     terminal.press("\x1bOP")  # F1
     assert terminal.exit_code() == 1
     told = bytes(terminal.raw).rpartition(b"\x1b[?1049l")[2].decode()
-    assert all(sequence in terminal.raw for sequence in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l"))
+    assert all(sequence in terminal.raw for sequence in RESTORED)
     (report,) = tmp_path.glob("state/dstui/faults/*.txt")
     assert str(report) in told.replace("\r\n", "") and "The edits are kept" in told and "Traceback" not in told
     assert "division by zero" in told and "Traceback" in report.read_text() and stat.S_IMODE(report.stat().st_mode) == 0o600
