@@ -64,6 +64,7 @@ def test_scripts_plans_and_broken_yaml_describe_no_job() -> None:
         "command: [a\n",
         "a: &a [*a]\ncommand: b\n",
         "command:\n  - {}\n",
+        "env: [{? [a] : b}]\ncommand: []",
         "{" * 3000 + "command: x",
     ):
         assert job_as_shell(text) is None  # fmt: skip

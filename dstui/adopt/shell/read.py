@@ -199,7 +199,7 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
 
 FISH = re.compile(r"#!\S*(?:/env[ \t]+(?:-\S+[ \t]+)?|/)fish\b")
 FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
-PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?)?[ \t]*[$%❯][ \t]+(?=\S)", re.MULTILINE)
+PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[ \t]*)?[$%❯][ \t]+(?=\S)", re.MULTILINE)
 CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
 LISTED = re.compile(
     r"^[ \t]*-[ \t]+(?=(?:\w+=\S+[ \t]+)*(?:deepspeed|torchrun|accelerate[ \t]+launch|uv[ \t]+run|llamafactory-cli)[ \t]+\S)", re.MULTILINE
