@@ -19,6 +19,7 @@ CHANGES = ("append", "extend", "insert", "remove", "pop", "clear")
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
 PLAIN = re.compile(r"[\w./:,@=+-]*")
 """A default that means the same inside and outside of quotes."""
+STARTED = re.compile(r"(?:deepspeed|torchrun|accelerate launch)[ \n\\]")
 LAUNCH_TEXT = re.compile(r"\s*(?:deepspeed|torchrun|accelerate launch)\s+\S")
 PRINTS = ("print", "add_argument", "ArgumentParser", "info", "warning", "error", "debug", "write", "Exception", "exit", "append")
 """Functions whose texts are read by people."""
@@ -44,7 +45,7 @@ class StartedLaunch:
 
 def started_launch(text: str) -> StartedLaunch:
     """Return the launches of a program's text that start a launcher."""
-    if not any(name in text for name in LAUNCHERS) or not ("subprocess" in text or "os." in text or LAUNCH_TEXT.search(text)):
+    if not any(name in text for name in LAUNCHERS) or not ("subprocess" in text or "os." in text or STARTED.search(text)):
         return StartedLaunch("")
     try:
         code = read_code(text)

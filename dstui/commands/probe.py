@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the resolved values. Return 0; 1 if they differ from the Plan or were not reached; 2 after an error."""
-    from dstui.headless import find_machine, say_findings
+    """Print the resolved values. Return 0; 1 if they differ from the Plan or were not reached; 2 after an error; 128 + n after signal n."""
+    from dstui.headless import find_machine, say_findings, signals
     from dstui.jobs.control.probing import probe_plan
     from dstui.jobs.control.start import LaunchError
     from dstui.surroundings import gather
@@ -42,10 +42,14 @@ def run(args: argparse.Namespace) -> int:
     if findings:
         return refuse("nothing was started: fix the errors above")
     try:
-        found = probe_plan(target, args.deadline)
+        with signals() as asked:
+            found = probe_plan(target, args.deadline, asked)
     except LaunchError as error:
         say(str(error))
         return 1
+    if number := asked():
+        say("the ranks are stopped; nothing was trained or saved")
+        return 128 + number
     if args.json:
         tell(json.dumps(found.as_json(), indent=1))
     else:

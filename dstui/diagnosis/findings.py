@@ -147,6 +147,8 @@ class Findings:
     cut: tuple[str, ...] = ()
     """Signs that a log breaks off, as sentences."""
     lines: int = 0
+    deepspeed: bool = False
+    """Whether the text has the word."""
     tracebacks: int = 0
     """The number of tracebacks, except ignored ones."""
     loaded: Place = (-1, 0)
@@ -230,6 +232,7 @@ class Collected:
     traced: dict[int, array[int]] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
     lines: int = 0
+    deepspeed: bool = False
     tracebacks: int = 0
     loaded: Place = (-1, 0)
     preparing: bool = False

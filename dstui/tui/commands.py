@@ -252,7 +252,10 @@ def result_rows(results: Sequence[Result], width: int, *, several: bool) -> Iter
     """Yield the verdict, then each result, most severe first. Skipped checks are only counted."""
     counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in (*STATES, "skipped")}
     ready = "Ready." if not counts["fail"] else "Not ready."
-    yield row((ready, "error" if counts["fail"] else "ok"), f" {counts['ok']} ok, {counts['warn']} warnings, {counts['fail']} failed")
+    yield row(
+        (ready, "error" if counts["fail"] else "ok"),
+        f" {counts['ok']} ok, {counts['warn']} warning{'s' * (counts['warn'] != 1)}, {counts['fail']} failed",
+    )
     yield BLANK
     for verdict, state in STATES.items():
         for result in (result for result in results if result.verdict == verdict):

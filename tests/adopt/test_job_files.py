@@ -64,6 +64,7 @@ def test_scripts_plans_and_broken_yaml_describe_no_job() -> None:
         "command: [a\n",
         "a: &a [*a]\ncommand: b\n",
         "command:\n  - {}\n",
+        "env: [{? [a] : b}]\ncommand: []",
         "{" * 3000 + "command: x",
     ):
         assert job_as_shell(text) is None  # fmt: skip
@@ -93,4 +94,4 @@ def test_blocks_of_a_page_are_read_without_its_prose(tmp_path: Path) -> None:
     assert [(one.launcher, one.words[0], one.line) for one in shell.launches] == [("deepspeed", "t.py", 8), ("torchrun", "u.py", 12)]
     (tmp_path / "README.md").write_text(f"[![x](y)](z)\n{PAGE}")
     done = dstui("import", "README.md", cwd=tmp_path)
-    assert done.returncode == 0 and "script: t.py" in done.stdout and "2 launches" in done.stderr
+    assert done.returncode == 0 and "script: t.py" in done.stdout and "2 launches" in done.stderr and "is a page" in done.stderr

@@ -100,3 +100,16 @@ def test_unknown_error_at_the_end_names_its_subjects(tmp_path: Path) -> None:
     assert "it could be:" in report(found)
     quiet = diagnose_lines(tmp_path / "log", [*(f"step {number} loss 2.0" for number in range(90)), "the parquet shard is decoded"])
     assert quiet.could_be == ()
+
+
+def test_zero_is_suspected_only_where_deepspeed_is_spoken_of(tmp_path: Path) -> None:
+    raised = traceback(None, "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 9x3)")
+    plain = diagnose_lines(tmp_path / "plain", raised)
+    told = diagnose_lines(tmp_path / "told", ["[INFO] DeepSpeed info: version=0.19", *raised])
+    assert [("Z3-PARTITIONED" in found.could_be, found.cause) for found in (plain, told)] == [(False, "USER-SHAPE"), (True, "USER-SHAPE")]
+
+
+def test_key_and_signal_are_told_apart(tmp_path: Path) -> None:
+    pressed = diagnose_lines(tmp_path / "pressed", ["step 1 loss 2.0", *traceback(None, "KeyboardInterrupt")])
+    ended = diagnose_lines(tmp_path / "ended", ["step 1 loss 2.0", "Terminated"])
+    assert [(found.cause, "scheduler" in found.why) for found in (pressed, ended)] == [("CTRL-C", False), ("CTRL-C", True)]

@@ -42,6 +42,7 @@ RAISED = [
     ("DRIVER-OLD", "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.", ""),
     ("NO-GPU", "RuntimeError: Attempting to read a CUDA tensor but torch.cuda.is_available() is False.", "torch/serialization.py"),
     ("NO-GPU", "ValueError: fp16 mixed precision requires a GPU (not 'cpu').", "accelerate/accelerator.py"),
+    ("LOCAL-RANK-DEFAULT", "RuntimeError: Invalid device string: 'cuda:-1'", "torch/_utils.py"),
     ("NO-GPU", "NotImplementedError: Speedup cannot find any usable accelerator on this machine", "speedup/device.py"),
     (
         "MODEL-FILES",

@@ -104,6 +104,18 @@ def test_signal_stops_the_whole_job(job: Path, number: int, code: int) -> None:
     assert (status["state"], status["exit_code"]) == ("stopped", code)
 
 
+def test_ctrl_c_ends_a_probe_and_leaves_nothing(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(job / "tmp"))
+    words = [sys.executable, "-m", "dstui", "probe", "plan.yaml", "--set", "job.args=[stay]"]
+    process = subprocess.Popen(words, cwd=job, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: list((job / "tmp").glob("dstui-probe-*/probe/logs/rank_1.log")))
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    assert "nothing was trained or saved" in process.communicate(timeout=PATIENCE)[1]
+    assert (process.returncode, list((job / "tmp").glob("dstui-probe-*"))) == (130, [])
+
+
 def test_closed_terminal_stops_the_job(job: Path) -> None:
     command = [sys.executable, "-m", "dstui", "--headless", "plan.yaml", "--run-dir", "run", "--set", "job.args=[stay]"]
     terminal = Terminal(command, cwd=str(job))

@@ -15,6 +15,7 @@ from dstui.adopt.shell.read import Unparsed, read_shell
 from dstui.adopt.shell.shell_state import ShellContext, ShellLimit
 from dstui.base.shell_parser import SECONDS
 from tests.adopt.shell_launches import parse, parse_inner
+from tests.adopt.test_job_files import JOBS, PAGE
 from tests.adopt.test_shell import SAME_AS_BASH
 
 INPUTS = 10_000
@@ -80,14 +81,16 @@ PIECES = (
         "$$",
         "!",
     ),
-)
+    *("command: [torchrun, ", "\nrun: |\n  ", "\n- ", "{{ x.y }}", "&a [*a]", "$(RANK)", '"request": "launch",', "/*", "//", "```bash\n", "```\n", "t:\n\t$@ "),
+)  # fmt: skip
+REAL = (*SAME_AS_BASH.values(), *(text for text, _ in JOBS.values()), PAGE)
 
 
 def random_text(random_: random.Random) -> str:
     """Return a text: combined pieces, or a real script with parts cut, doubled or replaced."""
     if random_.random() < 0.5:
         return " ".join(random_.choice(PIECES) for _ in range(random_.randrange(1, 40)))
-    text = random_.choice(list(SAME_AS_BASH.values()))
+    text = random_.choice(REAL)
     for _ in range(random_.randrange(1, 6)):
         at, to = sorted(random_.randrange(len(text) + 1) for _ in range(2))
         text = random_.choice((text[:at] + text[to:], text[:to] + text[at:], text[:at] + random_.choice(PIECES) + text[at:]))

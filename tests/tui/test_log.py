@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.selection import SELECT_ALL
 
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs import log_rows
@@ -112,7 +113,7 @@ async def test_h_cycles_through_the_hosts(open_app: Open, job: MadeJob) -> None:
         await pilot.press("h")
         await until(pilot, lambda: "Log: worker-0, folded" in screen(pilot) and "×4 step 119" in screen(pilot))
         await pilot.press("h", "e")
-        await until(pilot, lambda: "Log: worker-1, folded" in screen(pilot) and "r5 Traceback" in screen(pilot))
+        await until(pilot, lambda: "Log: worker-1, folded" in screen(pilot) and "r5▸Traceback" in screen(pilot))
         await pilot.press("h")
         await until(pilot, lambda: "Log: all ranks, folded" in screen(pilot))
 
@@ -200,7 +201,16 @@ async def test_found_line_stays_in_view_when_the_screen_gets_smaller(open_app: O
         await pilot.press("/", *"step 77 ", "enter")
         await until(pilot, lambda: "step 77 loss" in screen(pilot))
         await pilot.resize_terminal(120, 24)
-        await until(pilot, lambda: pilot.app.screen.outer_size.height == 24 and "step 77 loss" in screen(pilot))
+        await until(pilot, lambda: pilot.app.screen.outer_size.height == 24 and "×8▸step 77 loss" in screen(pilot))
+
+
+async def test_text_that_the_mouse_has_selected_is_marked(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await show_job(pilot, job.folder)
+        log, ground = job_view(pilot).log_view, pilot.app.screen.get_component_rich_style("screen--selection").bgcolor
+        assert ground not in {segment.style.bgcolor for segment in log.render_line(0)}
+        pilot.app.screen.selections = {log: SELECT_ALL}
+        assert {segment.style.bgcolor for segment in log.render_line(0)} == {ground}
 
 
 async def test_home_goes_to_the_first_line(open_app: Open, tmp_path: Path) -> None:

@@ -196,9 +196,9 @@ def _pairs(keys: Mapping[str, yaml.Node]) -> Iterator[tuple[str, str]]:
                 if equals and _is_name(one):
                     yield one, _holes(text)
             elif isinstance(item, yaml.MappingNode):
-                given = {key.value: value.value for key, value in item.value if isinstance(value, yaml.ScalarNode)}
-                if _is_name(str(given.get("name", ""))) and "value" in given:
-                    yield given["name"], _holes(str(given["value"]))
+                given = _scalars(item)
+                if _is_name(given.get("name", "")) and "value" in given:
+                    yield given["name"], _holes(given["value"])
 
 
 def _is_name(text: str) -> bool:
@@ -221,7 +221,7 @@ def _of_debugger(keys: Mapping[str, yaml.Node]) -> Piece | None:
 
 def _distributed(command: str, keys: Mapping[str, yaml.Node]) -> str:
     """Return a command of Azure ML with the launcher that has the effect of its `distribution:`."""
-    given = _numbers(keys.get("distribution")) | {"nodes": _numbers(keys.get("resources")).get("instance_count", "1")}
+    given = _scalars(keys.get("distribution")) | {"nodes": _scalars(keys.get("resources")).get("instance_count", "1")}
     if given.get("type") != "pytorch":
         return command
     nodes, ranks = given["nodes"], given.get("process_count_per_instance", "1")
@@ -230,11 +230,10 @@ def _distributed(command: str, keys: Mapping[str, yaml.Node]) -> str:
     return PYTHON.sub(lambda found: f"{found['before']}torchrun --nnodes={nodes} --nproc_per_node={ranks}", command)
 
 
-def _numbers(node: yaml.Node | None) -> dict[str, str]:
+def _scalars(node: yaml.Node | None) -> dict[str, str]:
+    """Return the keys of a mapping that have a single value."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    return {
-        key.value: value.value.lower() for key, value in pairs if isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)
-    }
+    return {key.value: value.value for key, value in pairs if isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)}
 
 
 def _text(node: yaml.Node | None) -> str:

@@ -18,6 +18,8 @@ FILE_CELL = re.compile(r"%%(?:writefile|file)[ \t]+(?P<append>-a[ \t]+)?(?P<path
 ENV = re.compile(r"%(?:set_)?env[ \t]+(?P<name>\w+)[ \t]*[= \t][ \t]*(?P<value>.*)")
 ENVIRON = re.compile(r"""os\.environ\[(['"])(?P<name>\w+)\1\][ \t]*=[ \t]*(?P<value>.+)""")
 ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)[ \t]*=(?!=)[ \t]*(?P<value>.+)")
+LONGEST = 20_000
+"""Characters of an f-string."""
 TRIPLE = re.compile(r"[fFrRuU]{0,2}(\"{3}|'{3})")
 EXPANDED = re.compile(r"(?<![${])\{(?P<name>[A-Za-z_]\w*)\}(?!\})|\$(?P<plain>[A-Za-z_]\w*)")
 """A variable of Python in a shell line. IPython writes its value there; `$NAME` may also be one of the shell."""
@@ -114,6 +116,8 @@ def _formatted(value: str, known: Mapping[str, str]) -> str | None:
 
 def _literal(value: str, known: Mapping[str, str] = MappingProxyType({})) -> str | None:
     """Return the text of a literal of Python; None for other expressions."""
+    if value[:2] in ('f"', "f'") and len(value) > LONGEST:
+        return None
     if value[:1] in ("f", "F") and (text := _formatted(value, known)) is not None:
         return text
     try:

@@ -24,6 +24,7 @@ from dstui.base.dataclass import dataclass
 from dstui.base.line_numbers import without_line_numbers
 
 NOT_SET = "which nothing in the text sets"
+OF_A_PAGE = "the text is a page: its blocks are read one after another as one shell would run them, with what earlier ones export"
 MAX_REPAIRS = 20
 """Lines of a paste that are left out because they are not shell text."""
 
@@ -101,7 +102,7 @@ def _parsed(pasted: str, parse: Parse) -> tuple[Node, str, dict[str, str], list[
             raise
         tree, text, notes = _tree(text, parse)
         notes = [about, *notes]
-    return tree, text, sources, notes
+    return tree, text, sources, [OF_A_PAGE, *notes] if len(blocks) > 1 else notes
 
 
 def _is_shell(block: Block, parse: Parse) -> bool:
@@ -199,7 +200,7 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
 
 FISH = re.compile(r"#!\S*(?:/env[ \t]+(?:-\S+[ \t]+)?|/)fish\b")
 FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
-PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?)?[ \t]*[$%❯][ \t]+(?=\S)", re.MULTILINE)
+PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[ \t]*)?[$%❯][ \t]+(?=\S)", re.MULTILINE)
 CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
 LISTED = re.compile(
     r"^[ \t]*-[ \t]+(?=(?:\w+=\S+[ \t]+)*(?:deepspeed|torchrun|accelerate[ \t]+launch|uv[ \t]+run|llamafactory-cli)[ \t]+\S)", re.MULTILINE

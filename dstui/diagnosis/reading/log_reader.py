@@ -184,6 +184,7 @@ def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
                     _scan_errors(scanner, first, lines, number + 1 - first, LAST_LINES if last_one else 0)
                     break
         tail.extend(enumerate(lines[-MOST_BLANK:], first + max(len(lines) - MOST_BLANK, 0)))
+    scanner.found.deepspeed |= scanner.shapes.deepspeed
     worded = [(number, line) for number, line in tail if line and not line.isspace()]
     last = worded[-TAIL_LINES:]
     scanner.found.tails[name] = [decode(line) for _, line in last]

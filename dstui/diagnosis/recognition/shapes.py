@@ -105,6 +105,8 @@ class Shapes:
         self._first: dict[bytes, int] = {}
         self._expected: set[bytes] = set()
         self._held = 0
+        self.deepspeed = False
+        """Whether a line has the word DeepSpeed."""
         self.searched = 0
         """Lines unlike all earlier ones, each of which was searched for every literal text."""
 
@@ -142,6 +144,7 @@ class Shapes:
 
     def _find(self, bare: bytes) -> Shape | None:
         self.searched += 1
+        self.deepspeed = self.deepspeed or b"deepspeed" in bare.lower()
         self._held += len(bare)
         if len(self._known) + len(self.nothing) >= MOST or self._held > MOST_BYTES:
             self.forget()

@@ -12,7 +12,7 @@ from dstui.diagnosis.reasoning.failure_context import FailureContext
 from dstui.diagnosis.reasoning.origin import every_rank, named_by_launcher
 from dstui.diagnosis.reasoning.rank_resolution import NUMBER
 from dstui.diagnosis.recognition.exceptions import reading
-from dstui.diagnosis.reporting.candidates import MOST, candidates
+from dstui.diagnosis.reporting.candidates import MOST, by_a_key, candidates
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import BY_ID
 from dstui.plan.finding import Fix
@@ -35,13 +35,14 @@ LONGEST_NAME = 120
 UNKNOWN = "Nothing in the logs says why"
 LAST_LINE = 120
 """Characters of the last line in the answer if nothing shows the end."""
+BY_A_KEY = "Ctrl-C in its terminal, the stop button of its notebook, or SIGINT from another program."
 NO_END = "Nothing in this text says how it ended"
 
 
 def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) -> Diagnosis:
     """Return the diagnosis for a verdict. The fixes are patches if the Plan is known."""
     if verdict.signature is None:
-        return _unknown(context, candidates(context, verdict))
+        return _unknown(context, candidates(context, verdict, plan is not None))
     signature = verdict.signature
     if signature.id == "KILLED-UNKNOWN" and "OOM-HOST" in context.found.ruled_out:
         signature = BY_ID["KILLED-NOT-OOM"]
@@ -50,6 +51,7 @@ def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) 
     hosts = {hit.host for hit in verdict.hits if hit.host and (verdict.rank is None or hit.rank == verdict.rank)}
     exception = _unknown_exception(verdict) or _words_of_abort(verdict)
     path, look = reading(exception.raised, exception.text) if exception and exception.raised else (signature.cause, "")
+    path = BY_A_KEY if by_a_key(verdict) else path
     kind = "benign" if signature.id == "BENIGN-NOISE" else KINDS.get(signature.role, "failure")
     return Diagnosis(
         signature.answer or signature.id,
@@ -67,7 +69,7 @@ def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) 
         _notes(context, verdict),
         every_rank=every_rank(context, verdict.hits),
         last_error=_last_error(context, verdict),
-        could_be=candidates(context, verdict) if kind in ("failure", "stop") else (),
+        could_be=candidates(context, verdict, plan is not None) if kind in ("failure", "stop") else (),
     )
 
 

@@ -15,6 +15,12 @@ MOST = 3
 """Causes that are reported in total: the first, further ones, and possible ones. A longer list helps nobody."""
 UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
 """Causes that only say that something ended."""
+OF_ZERO = "Z3-"
+"""The ids of causes that only DeepSpeed can have begin so."""
+INTERRUPT = re.compile(r"KeyboardInterrupt|^(?:\^C)+$")
+"""Python's word for Ctrl-C, and the terminal's."""
+NOT_OF_A_KEY = frozenset({"SLURM-CANCEL", "SIGHUP"})
+"""Ends by a signal that is not SIGINT."""
 CAN_BE_CAUSES = ("root", "symptom")
 WARNING = re.compile(r"(?i)\bwarn(?:ing)?\b")
 ERROR = re.compile(
@@ -32,12 +38,13 @@ OF_STATUS: dict[int, tuple[str, ...]] = {
 """Exit statuses of interpreters and shells -> their possible causes."""
 
 
-def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
+def candidates(context: FailureContext, verdict: Verdict, planned: bool = False) -> tuple[str, ...]:
     """Return ids of other possible causes, the likeliest first; none beside a sure one.
 
     First those that the text mentions, less clearly or earlier than the reported one; then those with the same text: the ones that its
     signature names, and for a known exception the plain one of the script. For an exception that no signature knows, they are those that
-    its message, its functions and its library suggest. Causes that the facts about the machine rule out are omitted.
+    its message, its functions and its library suggest. Causes that the facts about the machine rule out are omitted, and those of ZeRO
+    if neither a Plan (`planned`) nor the text speaks of DeepSpeed.
     """
     if verdict.confidence == "high":
         return ()
@@ -48,10 +55,17 @@ def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
     else:
         alike = _alike(verdict)
         found = [*(one for one in alike if one in {*strong, *weak}), *strong[:1], *alike, *weak]
-    left = [one for one in dict.fromkeys(found) if one not in {*reported, *context.found.ruled_out}]
+    excluded = {*reported, *context.found.ruled_out, *(NOT_OF_A_KEY if by_a_key(verdict) else ())}
+    zero = planned or context.found.deepspeed
+    left = [one for one in dict.fromkeys(found) if one not in excluded and (zero or not one.startswith(OF_ZERO))]
     if _known_exception(verdict) and "USER-PY" not in reported:  # the script's own error may have led to any known exception
         left.insert(1, "USER-PY")
     return tuple(dict.fromkeys(left))[: max(MOST - len(reported), 0)]
+
+
+def by_a_key(verdict: Verdict) -> bool:
+    """Return whether a stop was an interrupt from the keyboard, or from a notebook's button."""
+    return verdict.signature is BY_ID["CTRL-C"] and bool(verdict.hits) and INTERRUPT.search(verdict.hits[0].text) is not None
 
 
 def _mentioned(context: FailureContext, verdict: Verdict) -> tuple[list[str], list[str]]:

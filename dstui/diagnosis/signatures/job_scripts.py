@@ -277,6 +277,22 @@ SIGNATURES = (
         confirm="grep -n local_rank of the script: the default that its parser has.",
     ),
     Signature(
+        "LOCAL-RANK-UNSET",
+        "root",
+        "The script's local rank is still -1, so it asks for a device that cannot be",
+        "Nothing gave it the argument: only DeepSpeed's own launcher does. torchrun and MPI set the variable LOCAL_RANK, which the script "
+        "does not read.",
+        (rx("Invalid device string: '", r"Invalid device string: '\w+:-1'"),),
+        (
+            "int(os.environ['LOCAL_RANK']) in the script in place of the argument's default",
+            "Start it by the launcher that it was written for: dstui run, or deepspeed",
+        ),
+        "grep -n local_rank of the script: whether it reads the argument or the variable.",
+        sure=False,
+        alike=("ENV-RANK-MISSING", "USER-PY"),
+        answer="LOCAL-RANK-DEFAULT",
+    ),
+    Signature(
         "BAD-ARGS",
         "root",
         "The script refuses its arguments",

@@ -21,18 +21,13 @@ SIGNATURES = (
             "CUBLAS_STATUS_ALLOC_FAILED",
             "CUDNN_STATUS_ALLOC_FAILED",
             rx("_RESULT_ERROR_OUT_OF_", r"(?:UR|ZE|PI)_RESULT_ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)"),  # Intel's
-            "Dst tensor is not initialized",  # TensorFlow's, of a copy to the GPU
-            rx("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: (?:.{0,60}Out of memory|Failed to allocate)"),  # JAX's
             rx("GPU out of memory", r"(?:Error|Exception): .*\bGPU out of memory"),
             "CUDA driver error: out of memory",
             "Triton Error [CUDA]: out of memory",
-            rx("OOM when allocating", r"OOM when allocating tensor"),  # TensorFlow's
-            rx("ResourceExhaustedError", r"errors_impl\.ResourceExhaustedError"),
             "EL0004: ",  # Ascend's
             "[driver error:out of memory]",
             rx("Malloc device memory failed", r"Malloc device memory failed, size"),
             rx("PT_DEVMEM", r"PT_DEVMEM Allocation failed"),  # Gaudi's
-            rx("of device memory", r"Error allocating \d+ bytes of device memory"),  # Theano's
         ),
         (
             Remedy("Halve the micro-batch and double the accumulation: the same batch, half the activations", patches.halve_micro_batch),
@@ -44,6 +39,28 @@ SIGNATURES = (
         "dstui forecast PLAN shows what a rank needs; nvidia-smi shows who else uses the GPU.",
         explains=("NCCL-CUDA", "NCCL-REMOTE", "NPU-ERROR", "ACCEL-ERROR"),
         alike=("GPU-BUSY",),
+    ),
+    Signature(
+        "OOM-GPU-OTHER",
+        "root",
+        "A GPU ran out of memory",
+        "TensorFlow, JAX or Theano asked for more than is left of what it took of the GPU.",
+        (
+            "Dst tensor is not initialized",  # TensorFlow's, of a copy to the GPU
+            rx("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: (?:.{0,60}Out of memory|Failed to allocate)"),  # JAX's
+            rx("OOM when allocating", r"OOM when allocating tensor"),  # TensorFlow's
+            rx("ResourceExhaustedError", r"errors_impl\.ResourceExhaustedError"),
+            rx("of device memory", r"Error allocating \d+ bytes of device memory"),  # Theano's
+        ),
+        (
+            "Halve the batch, or shorten the sequences",
+            "TensorFlow and JAX take most of a GPU at their start: let only one of your processes use it, or switch that off "
+            "(TF_FORCE_GPU_ALLOW_GROWTH=true, XLA_PYTHON_CLIENT_PREALLOCATE=false)",
+        ),
+        "nvidia-smi, just before it fails: who else uses the GPU.",
+        explains=("NCCL-CUDA", "NCCL-REMOTE", "ACCEL-ERROR"),
+        alike=("GPU-BUSY",),
+        answer="OOM-GPU",
     ),
     Signature(
         "CUDA-START",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +68,17 @@ class Probed:
         }
 
 
-def probe_plan(target: Target, deadline: float) -> Probed:
-    """Start the ranks, wait until they have ended, and read their reports. Raises LaunchError if they cannot be started."""
+def probe_plan(target: Target, deadline: float, asked: Callable[[], int | None] = lambda: None) -> Probed:
+    """Start the ranks, wait until they have ended, and read their reports. Raises LaunchError if they cannot be started.
+
+    `asked` returns the signal by which the user ends the probe, if there was one.
+    """
     expected = max(len([name for name in target.plan.configurations if name]), 1)
     began = time.monotonic()
     place = Path(tempfile.mkdtemp(prefix="dstui-probe-"))
     try:
         folder = start(target, run_dir=place / (target.plan.name or "probe"), owner_pid=os.getpid(), probes=expected)
-        late = _wait(folder, began + deadline)
+        late = _wait(folder, began + deadline, asked)
         engines = tuple(read_resolved(folder))
         ranks = len(status.ranks) if (status := folder.read_status()) else 0
         problem = "" if len(engines) >= expected and not late else _why(folder, deadline, late)
@@ -82,11 +87,11 @@ def probe_plan(target: Target, deadline: float) -> Probed:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _wait(folder: JobFolder, until: float) -> bool:
+def _wait(folder: JobFolder, until: float, asked: Callable[[], int | None]) -> bool:
     """Wait for the end of the ranks. Return True if they had to be stopped."""
     while (status := take_over(folder)) is None or not status.final:
-        if time.monotonic() > until:
-            stop(folder, 143)
+        if asked() or time.monotonic() > until:
+            stop(folder, 128 + (asked() or signal.SIGTERM))
             return True
         time.sleep(POLL)
     return False

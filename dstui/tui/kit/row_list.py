@@ -266,7 +266,9 @@ class RowList(ScrollView, can_focus=True):
             return strip
         start, end = part
         end = strip.cell_length if end == -1 else end
-        chosen = strip.crop(start, end).apply_style(self.screen.get_component_rich_style("screen--selection"))
+        ground = Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
+        chosen = strip.crop(start, end)  # `Strip.apply_style` would put the ground under that of the text, which hides it
+        chosen = Strip(Segment.apply_style(chosen, post_style=ground), chosen.cell_length)
         return Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:

@@ -223,7 +223,8 @@ class LogView(RowList):
         number, before = self.wrapping.line_at(y), self.scroll_offset.x
         if number >= self.lines.end:
             return blank
-        strip, row = Strip(self._line_segments(self.shown.line(number))), number - self.lines.first
+        here = number == self.at
+        strip, row = Strip(self._line_segments(self.shown.line(number), here=here)), number - self.lines.first
         self._width = max(self._width, strip.cell_length)
         if self.wrapping.on:
             strip = self.wrapping.part(self._selected(strip, row), y, blank).adjust_cell_length(width, self.style_named(""))
@@ -231,23 +232,23 @@ class LogView(RowList):
             goes_on = strip.cell_length > before + self.wrapping.room
             strip = self._selected(strip.crop_extend(before, before + width, self.style_named("")), row)
             strip = self._marked(strip) if goes_on else strip
-        if number == self.at:
-            strip = strip.apply_style(Style(bgcolor=self.style_named("cursor").bgcolor))
-        return strip
+        return on_ground(strip, self.style_named("").bgcolor, self.style_named("cursor").bgcolor) if here else strip
 
     def _marked(self, strip: Strip) -> Strip:
         """Return a line with a mark in its last visible cell: the rest is at its right."""
         last = self.wrapping.room - 1
         return Strip.join([strip.crop(0, last), Strip([Segment(GOES_ON, self.style_named("mark"))]), strip.crop(last + 1)])
 
-    def _line_segments(self, line: LogLine) -> list[Segment]:
+    def _line_segments(self, line: LogLine, *, here: bool) -> list[Segment]:
         dim = self.style_named("dim")
         name = "•" if line.notice else f"×{line.repeats}" if line.repeats > 1 else "" if line.rank is None else f"r{line.rank}"
         colour = self.style_named(f"rank {line.rank % len(RANKS)}") if line.rank is not None and line.repeats == 1 else Style()
         stamp = [Segment(self.stamps.text(line.time), dim)] if self.stamps.width(self.lines.since) else []
         host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
         where = [Segment(fit(host, self.host_width), dim)] if self.host_width else []
-        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", colour or dim), *_text_segments(self, line)]
+        who = Segment(f"{name:>{WHO - 1}}{'' if here else ' '}", colour or dim)
+        pointer = [Segment("▸", self.style_named("pointer"))] if here else []
+        return [*stamp, *where, who, *pointer, *_text_segments(self, line)]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the text selected with the mouse, as far as it is still kept."""
@@ -271,6 +272,12 @@ def _text_segments(view: LogView, line: LogLine) -> list[Segment]:
 def _style_of(line: LogLine) -> str:
     level = level_of(line.text.encode()) if line.rank is not None else ALL
     return "accent" if line.notice else "dim" if line.rank is None else "error" if level == ERROR else "warning" if level else ""
+
+
+def on_ground(strip: Strip, was: Color | None, ground: Color | None) -> Strip:
+    """Return a line with another background; text with one of its own, such as a match, keeps that."""
+    segments = [Segment(text, style + Style(bgcolor=ground) if style and style.bgcolor == was else style) for text, style, _ in strip]
+    return Strip(segments, strip.cell_length)
 
 
 NEAR = 40
