@@ -43,7 +43,8 @@ def test_shipped_plan_takes_the_script_of_the_folder(
 
 def test_its_command_runs_the_script_and_check_inspects_it(tmp_path: Path) -> None:
     (tmp_path / "finetune.py").write_text(TRAINS)
-    shown = dstui("--headless", NAME, "--dry-run", cwd=tmp_path)
+    machine = Path(__file__).parents[1] / "bench" / "no_gpu.json"  # it does not say whether accelerate is installed
+    shown = dstui("--headless", NAME, "--dry-run", "--machine", str(machine), cwd=tmp_path)
     assert shown.returncode == 0 and "finetune.py" in shown.stdout.rpartition("# launch.sh")[2]
     (tmp_path / "finetune.py").write_text("import torch\nloss = torch.ones(1).sum()\nloss.backward()\n")
     checked = dstui("check", NAME, cwd=tmp_path)

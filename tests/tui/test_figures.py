@@ -57,7 +57,7 @@ async def test_alternatives_are_below_the_fields_on_a_small_screen(open_app: Ope
 
 
 async def test_ranks_without_gpu_show_ram(open_app: Open) -> None:
-    async with open_app(SEVEN.replace("7.0e9", "1.0e8")) as pilot:
+    async with open_app(SEVEN.replace("7.0e9", "1.0e8").replace("2048", "256")) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: "RAM  left" in text_of(pilot, "#form-rows"))
         assert "offload" not in text_of(pilot, "#form-rows")
