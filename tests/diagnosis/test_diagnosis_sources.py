@@ -98,16 +98,20 @@ def test_bundle_gives_the_same_diagnosis_as_its_job_folder(tmp_path: Path) -> No
     assert not list(Path(packed.tempfile.gettempdir()).glob("dstui-*/report")), "no temporary file remains"
 
 
-def test_zip_of_logs_is_read_as_a_folder(tmp_path: Path) -> None:
+def test_zip_of_logs_is_read_as_a_folder_and_writes_nothing_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary, absolute = tmp_path / "temporary", tmp_path / "absolute.log"
+    temporary.mkdir()
+    monkeypatch.setattr(packed.tempfile, "tempdir", str(temporary))
     with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
         archive.writestr("a/rank_0.log", "\n".join(line.partition("]: ")[2] for line in fallout(0)))
         archive.writestr("b/rank_2.log", "\n".join(PLAIN))
         archive.writestr("../outside.log", "Killed\n")
-        archive.writestr("/tmp/dstui-outside.log", "Killed\n")
+        archive.writestr(str(absolute), "Killed\n")
         archive.writestr("weights.bin", b"\0" * 100)
     found = diagnose([tmp_path / "logs.zip"])
     assert (found.cause, found.first_failing_rank, found.others) == ("OOM-GPU", 2, ())
     assert found.evidence[-1].file == str(tmp_path / "logs.zip" / "b" / "rank_2.log")
+    assert not list(temporary.iterdir()) and not absolute.exists()
 
 
 def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
