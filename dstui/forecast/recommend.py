@@ -298,9 +298,10 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
             yield f"the model built under deepspeed.zero.Init: {_with(one)} ({whole})"
     least = Choice(3, "cpu", "cpu").of(frugal) if frugal.optimizer in ON_CPUS else frugal
     places = {"": frugal, "in RAM": least}
-    where = next((words for words, setup in places.items() if enough(one, setup._replace(fused_loss=True), room)), None)
+    where = next((words for words, setup in places.items() if _needs_fused_loss(one, setup, room)), None)
     if where is not None:
-        yield LOSS.format(loading.gpu.parts.get("logits_and_loss", 0) / 2**30, _with(one, in_ram=bool(where)))
+        logits = max(need.parts.get("logits_and_loss", 0) for need in (loading.gpu, loading.host))
+        yield LOSS.format(logits / 2**30, _with(one, in_ram=bool(where)))
     per_node = room.ranks_per_node
     for nodes in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128):
         ranks = room.ranks * nodes
@@ -325,6 +326,11 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
                 return
         if enough(replace(small, model=replace(model, lora=Lora(r=16), quantization="nf4")), frugal._replace(stage=2), room):
             yield f"LoRA (r: 16) over weights in 4 bits (model.quantization: nf4) with {_with(one, 'ZeRO-2')}"
+
+
+def _needs_fused_loss(one: Modelled, setup: Setup, room: Capacity) -> bool:
+    """Return whether a model fits with a fused loss, and only with it."""
+    return not enough(one, setup, room) and enough(one, setup._replace(fused_loss=True), room)
 
 
 def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False) -> bool:
