@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 import warnings
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
@@ -40,7 +41,7 @@ class StartedLaunch:
     unclear: int = 0
     """The line of a launch whose words only a run shows; 0 if there is none."""
     notes: tuple[str, ...] = ()
-    """What stands around a launch and is not carried over."""
+    """Sentences on what stands around a launch and is not carried over."""
 
 
 def started_launch(text: str) -> StartedLaunch:
@@ -62,9 +63,8 @@ def started_launch(text: str) -> StartedLaunch:
             continue
         if _starts_launcher(command):
             found.setdefault(call.node.lineno, command)
-            notes += [f"line {call.node.lineno}: env= of the call is not carried over: write its variables under cluster.env"] * any(
-                keyword.arg == "env" for keyword in call.node.keywords
-            )
+            if any(keyword.arg == "env" for keyword in call.node.keywords):
+                notes.append(f"line {call.node.lineno}: env= of the call is not carried over: write its variables under cluster.env")
     if found:
         notes += _conditions(text, found)
     else:
@@ -74,13 +74,16 @@ def started_launch(text: str) -> StartedLaunch:
 
 
 def _conditions(text: str, found: Mapping[int, str]) -> Iterator[str]:
-    """Yield a note for each launch under a condition."""
-    for node in _nodes(text):
+    """Yield a note for each launch under a condition or in a loop: the innermost one."""
+    lines, around = sorted(found), dict[int, ast.If | ast.While | ast.For]()
+    for node in _nodes(text):  # outer nodes come first
         if isinstance(node, ast.If | ast.While | ast.For) and not _is_main(node):
-            for line in found:
-                if any(part.lineno <= line <= (part.end_lineno or 0) for part in (*node.body, *node.orelse)):
-                    kind = "loop" if not isinstance(node, ast.If) else "condition"
-                    yield f"the launch in line {line} is under the {kind} in line {node.lineno}, which is not followed"
+            last = (node.orelse or node.body)[-1].end_lineno or 0
+            inside = lines[bisect_left(lines, node.body[0].lineno) : bisect_right(lines, last)]
+            around.update(dict.fromkeys(inside, node))
+    for line, node in sorted(around.items()):
+        kind = "condition" if isinstance(node, ast.If) else "loop"
+        yield f"the launch in line {line} is under the {kind} in line {node.lineno}, which is not followed"
 
 
 def _is_main(node: ast.stmt) -> bool:

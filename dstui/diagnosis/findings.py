@@ -148,7 +148,7 @@ class Findings:
     """Signs that a log breaks off, as sentences."""
     lines: int = 0
     deepspeed: bool = False
-    """Whether the text has the word."""
+    """True if the text speaks of DeepSpeed."""
     tracebacks: int = 0
     """The number of tracebacks, except ignored ones."""
     loaded: Place = (-1, 0)

@@ -17,7 +17,7 @@ from dstui.documents.training_script import script_facts_of
 from dstui.facts.model_configs import HUB_ID, cached_snapshot, parse_object, read_object
 from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, stored_as, unknown_model
 from dstui.forecast.presets import preset, presets, stored_name, tuned_from
-from dstui.forecast.setup import configurations
+from dstui.forecast.read_setup import configurations
 from dstui.plan import Plan
 from dstui.plan.holes import HOLE
 from dstui.plan.model import Model

@@ -17,7 +17,8 @@ from dstui.forecast.need import Need, Verdict, gpu_need, host_need, lower_end, s
 from dstui.forecast.own_arguments import built_configuration
 from dstui.forecast.pipeline import ends
 from dstui.forecast.rates import Rates, rates_of, with_measured
-from dstui.forecast.setup import SHORT, Setup, configurations
+from dstui.forecast.read_setup import SHORT, configurations
+from dstui.forecast.setup import Setup
 from dstui.forecast.speed import SLOWER, Speed, Traffic, Work, ranged, speed, traffic, work
 from dstui.forecast.states import States, states
 from dstui.machine.snapshot import Machine

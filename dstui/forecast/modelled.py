@@ -14,16 +14,16 @@ from dstui.check.auto_values import fill_auto
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, counts, has_whole_experts
 from dstui.forecast.not_reckoned import beside
-from dstui.forecast.setup import (
+from dstui.forecast.read_setup import (
     MEGATRON_LOSS_BYTES,
     PREFERENCE_LOSS_BYTES,
     SHORT,
     SWIFT_LOSS_BYTES,
-    Setup,
     add_optimizer,
     configurations,
     setup_of,
 )
+from dstui.forecast.setup import Setup
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import sp_size
@@ -47,7 +47,7 @@ class Modelled:
     model: Model | None
     setup: Setup
     shorter: bool = False
-    """Whether samples may be much shorter than the setup's length, which the script only has as a limit."""
+    """True if samples may be much shorter than the setup's length, which the script only has as a limit."""
     beside: float = 0.0
     """The bytes that RLHF may hold on each GPU beside the model: only the upper end of the range includes them."""
 

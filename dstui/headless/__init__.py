@@ -62,12 +62,11 @@ def run(args: argparse.Namespace) -> int:
         from dstui.documents.trusted_lines import agree  # which hardly a launch needs
 
         agree(plan)
-    told = tuple(opened.notes)
-    findings = [one for one in assess(target, facts).findings if one.code != OPEN_HOLE or not _is_told(one, told)]
+    findings = assess(target, facts).findings
     for note in opened.notes:
         say(note)
     say_findings(plan, opened.findings, False)
-    say_findings(plan, findings, opened.made)
+    say_findings(plan, [one for one in findings if not _is_told(one, opened.notes)], opened.made)
     if any(finding.severity == "error" for finding in (*opened.findings, *findings)):
         return refuse("nothing was started: fix the errors above")
     if args.dry_run:
@@ -96,9 +95,9 @@ def find_machine(path: str | None, plan: Plan) -> Machine:
 
 
 def _is_told(finding: Finding, notes: Sequence[str]) -> bool:
-    """Return whether the notes of an import name this hole already."""
+    """Return whether a finding is about a hole that the notes of an import name already."""
     hole = finding.message.partition(":")[0]
-    return any(note.startswith(hole) for note in notes)
+    return finding.code == OPEN_HOLE and any(note.startswith(hole) for note in notes)
 
 
 def say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:

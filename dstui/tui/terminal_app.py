@@ -40,7 +40,8 @@ class TerminalApp(App[int]):
         super().__init__()
         for theme in THEMES:
             self.register_theme(theme)
-        # Textual copies the list of all themes for each line that it paints
+        # Textual copies the list of all themes for each line that it paints. No theme is registered later, so answers may be kept; a method
+        # in the class could not be cached without also caching the application.
         self.get_theme = lru_cache(self.get_theme)  # type: ignore[method-assign]
         wanted = os.environ.get("TEXTUAL_THEME") or setting("theme")
         self.theme = wanted if wanted in self.available_themes else THEMES[0].name

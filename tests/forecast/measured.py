@@ -12,7 +12,7 @@ from typing import Any
 from dstui.forecast.activations import activations
 from dstui.forecast.memory import Needs, needs
 from dstui.forecast.model import counts, facts_of_config
-from dstui.forecast.setup import setup_of
+from dstui.forecast.read_setup import setup_of
 from dstui.forecast.states import States, states
 from dstui.plan.model import Model
 

@@ -6,7 +6,7 @@ import pytest
 import targets
 
 from dstui.forecast.largest import largest
-from dstui.forecast.setup import setup_of
+from dstui.forecast.read_setup import setup_of
 from dstui.plan import load
 from dstui.plan.model import Model
 

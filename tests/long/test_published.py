@@ -24,17 +24,16 @@ from dstui.forecast.model import ModelFacts, counts, facts_of_config
 from dstui.forecast.modelled import Modelled
 from dstui.forecast.presets import presets
 from dstui.forecast.rates import Rates
-from dstui.forecast.setup import (
+from dstui.forecast.read_setup import (
     FUSED_EXPERTS,
-    LOSS_BYTES,
     MEGATRON_LOSS_BYTES,
     NEW_LOSS,
     OLD_LOSS_BYTES,
     PREFERENCE_LOSS_BYTES,
     SWIFT_LOSS_BYTES,
-    Setup,
     is_before,
 )
+from dstui.forecast.setup import LOSS_BYTES, Setup
 from dstui.plan.model import Lora, Model
 
 GIB = 1 << 30

@@ -31,6 +31,7 @@ from dstui.check.rules import (
     zero,
 )
 
+# A module that is imported above and missing here is an unused import, which ruff reports.
 MODULES = (
     auto,
     batch,

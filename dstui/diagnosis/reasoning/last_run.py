@@ -65,7 +65,7 @@ class End:
     follows: bool
     stop: bool
     crash: bool = False
-    """Whether native code crashed: the stacks of all threads may follow."""
+    """True for a crash of native code: the stacks of all threads may follow."""
     gone: bool = False
     """Whether nothing after it can belong to that process: a shell reported its end, or it ended before it did anything."""
 

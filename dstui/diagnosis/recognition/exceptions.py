@@ -131,7 +131,7 @@ READINGS = (
     ),
     Reading(
         "NotImplementedError",
-        r"NotImplementedError:?\s*$",
+        r"NotImplementedError:?\s*$",  # with a message of its own, that says what is not implemented
         "The method that is called there has no code in this class: a subclass has to define it.",
         "the class of the object in that line, and whether it defines the method",
     ),

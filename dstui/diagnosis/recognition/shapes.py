@@ -106,7 +106,7 @@ class Shapes:
         self._expected: set[bytes] = set()
         self._held = 0
         self.deepspeed = False
-        """Whether a line has the word DeepSpeed."""
+        """True if a line speaks of DeepSpeed."""
         self.searched = 0
         """Lines unlike all earlier ones, each of which was searched for every literal text."""
 

@@ -17,7 +17,7 @@ from dstui.plan.finding import Fix
 from dstui.tui.dialogs.dialog import Lines
 from dstui.tui.dialogs.reading import TextViewer
 from dstui.tui.forms.memory_rows import NAMES, SEVERITY, columns, needed, place_rows
-from dstui.tui.forms.steps.figures import figure, headings
+from dstui.tui.forms.steps.figures import figure, headings, headings_of_fitting
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.kit.tools import in_thread
@@ -160,7 +160,7 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
     rows += paragraph(
         f"The best of {found.candidates:,} plans with the same samples in a step, precision and sequence, {found.order}:", width, "dim"
     )
-    rows.append(row((f"{'GPU' if estimate.gpu.bytes else 'RAM':>9}  left tok/s  RAM", "faint")))
+    rows.append(row((f"{headings_of_fitting(estimate)}  RAM", "faint")))
     for number, plan in enumerate(found.rows):
         best = f"{', '.join(plan.best_at)}: " if plan.best_at else ""
         rows.append(_line(_figures(plan), best + plan.why, plan.verdict, width, number))

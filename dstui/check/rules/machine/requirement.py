@@ -49,7 +49,7 @@ class Requirement:
     integration: str = ""
     """The reader of the configuration, which is imported for it; "" without a Plan."""
     reader_is_seen: bool = True
-    """Whether the script is not known to read the configuration in another way."""
+    """False if the script is known to read the configuration in another way."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The Plan's variables for the ranks."""
 

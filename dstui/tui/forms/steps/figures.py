@@ -49,9 +49,17 @@ def _with_figure(option: Option, estimate: Forecast | None) -> Option:
 
 def headings(*estimates: Forecast) -> str:
     """Return the column titles of the figures; if all are too big, those of a factor and of what it is a multiple of."""
-    place = "GPU" if estimates[0].gpu.bytes else "RAM"
     left = any((one.gpu if one.gpu.bytes else one.host).verdict != "too big" for one in estimates)
-    return f"{place:>9}  left tok/s" if left else f"{place:>9} needs    of"
+    return headings_of_fitting(estimates[0]) if left else f"{_place(estimates[0]):>9} needs    of"
+
+
+def headings_of_fitting(estimate: Forecast) -> str:
+    """Return the column titles of figures of which some fit."""
+    return f"{_place(estimate):>9}  left tok/s"
+
+
+def _place(estimate: Forecast) -> str:
+    return "GPU" if estimate.gpu.bytes else "RAM"
 
 
 def severity(estimate: Forecast) -> str:
