@@ -15,6 +15,7 @@ from dstui.forecast.model import facts_of_params, unknown_model
 from dstui.forecast.recommend import RankedPlans, recommend
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
+from dstui.render.target import Target
 
 MODELS = {
     "1B": "meta-llama/Llama-3.2-1B",
@@ -109,7 +110,7 @@ def test_applied_row_gives_a_valid_plan_with_the_rows_memory(machine: str, model
         assert again.gpu.bytes == pytest.approx(row.gpu_bytes, rel=1e-6), row.why
         assert again.verdict == row.verdict
         assert again.setup and again.setup.samples == SAMPLES
-        assert [f.message for f in check_plan(applied, where) if f.severity == "error"] == [], row.why
+        assert [f.message for f in check_plan(Target(applied, where)) if f.severity == "error"] == [], row.why
         assert "# the wizard's" in applied.text
 
 
