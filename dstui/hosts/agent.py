@@ -26,8 +26,8 @@ Files are named relative to the job folder, which has the same layout on this ho
 host's clock.
 
 This is one long file because it is sent as it is: it cannot import dstui. It repeats code for ending processes
-(dstui/jobs/supervisor/escalation.py) and checking files (dstui/base/regular_files.py). An Agent serves the connection with a Folder (the job
-folder here), an Outbox (what the ranks write), Records (which ranks are gone), a Gauge (the GPUs), and a Sweep that ends all processes.
+(dstui/jobs/supervisor/escalation.py) and checking files (dstui/base/regular_files.py). An Agent serves the connection with a Folder (the
+job folder here), an Outbox (what the ranks write), Records (which ranks are gone), a Gauge (the GPUs), and a Sweep that ends all processes.
 """
 
 from __future__ import annotations
