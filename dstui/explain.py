@@ -276,4 +276,4 @@ def _key(finding: Finding) -> tuple[str, str]:
 def _findings(config: Mapping[str, Any], ranks: int | None, version: str | None) -> list[Finding]:
     """Return the errors and warnings about a configuration without its Plan."""
     plan = load(json.dumps({"version": 1, "deepspeed": config}), "the run's configuration")
-    return [finding for finding in check_plan(plan, world_size=ranks, deepspeed_version=version) if finding.severity != "info"]
+    return [finding for finding in check_plan(Target(plan), world_size=ranks, deepspeed_version=version) if finding.severity != "info"]

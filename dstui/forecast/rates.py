@@ -25,8 +25,8 @@ class PeakShares(NamedTuple):
 
 
 REACH: Mapping[str, PeakShares] = {
-    "ampere": PeakShares(0.87, 0.93, 0.55),
-    "hopper": PeakShares(0.80, 0.88, 0.31),
+    "ampere": PeakShares(0.87, 0.925, 0.55),
+    "hopper": PeakShares(0.80, 0.865, 0.31),
     "hopper_cut": PeakShares(0.95, 1.0, 0.85),
     "blackwell": PeakShares(0.78, 0.65, 0.55),
     "ada": PeakShares(0.85, 0.83, 0.3),

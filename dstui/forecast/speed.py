@@ -18,8 +18,10 @@ from dstui.forecast.rates import HOST_SECONDS, Rates
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import optimizer_bytes
 
-START_TOKENS = 700
-"""The number of tokens at which a micro-batch reaches half of the speed of a large one."""
+STARTS = 2.6
+"""The number of tokens at which a micro-batch reaches half of the speed of a large one, in units of the operations that a GPU computes in
+the time in which it moves a byte of its memory: a product of few tokens waits for its weights. It is 350 tokens on A100-80 and 610 on H100,
+between the best for the rows of each that are for fitting (100 to 300, 700: tests/forecast/speed_rows.py)."""
 MEMORY_SHARE = 0.8
 """The share of the data sheet's memory bandwidth that kernels reach if they only move bytes."""
 AGAIN = {"full": 1.0, "selective": 0.4, "attention": 0.0}
@@ -40,6 +42,9 @@ ALIBI = 1.7
 """The slowdown of fused attention with ALiBi's bias, which has kernels of its own (MPT in Triton, llm-foundry's tables of 2023)."""
 HOP_SECONDS = 3.2e-6
 """The latency of a collective per further rank of its ring, which no compute hides."""
+EXCHANGE_SECONDS = 0.6e-3
+"""The seconds that an exchange of tensor parallelism takes beside those of its bytes, since all ranks wait for the last: 0.5 and 0.8 ms in
+22B on 8 x A100 with and without recomputation (Korthikanti et al., arxiv.org/abs/2205.05198, table 5)."""
 HIDDEN = 0.75
 """The share of the smaller of compute and communication that runs beside the larger if overlap_comm is on."""
 BOUND = 1.3
@@ -121,7 +126,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
     aligned = UNALIGNED if narrow and shape.vocabulary % 8 else 1.0
     share = AGAIN[setup.recompute] * again
     peak = rates.flops if narrow or not rates.slow_flops else rates.slow_flops
-    reached = peak * rates.sustained * tokens / (tokens + START_TOKENS)
+    reached = peak * rates.sustained * tokens / (tokens + STARTS * peak / rates.memory)
     seconds, of_head = (passes + 2 * share) * active * tokens / reached, passes * head * tokens * aligned / reached
     square = setup.sequence * tokens * shape.heads * shape.head_dim * shape.layers
     products = ATTENTION_FORWARD * (1 + again * (setup.recompute != "selective")) + ATTENTION_BACKWARD * setup.training
@@ -133,7 +138,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
         moved = moved_in_layers(setup, shape, again and setup.recompute != "attention") + _adapters_moved(setup, n, again)
-        seconds += moved * tokens / bytes_moved
+        seconds += (moved * tokens + _unpacked(setup, n, again)) / bytes_moved
         of_head += 2 * loss_moves(setup, shape) * tokens / bytes_moved
     split = setup.tensor_parallel
     seconds = seconds / split + _exchanged(setup, shape, tokens, again, rates)
@@ -165,6 +170,11 @@ def _adapters_moved(setup: Setup, n: Counts, again: bool) -> float:
     return (forward * (1 + again) + backward) * (4 if setup.precision in ("fp32", "autocast") else 2) / setup.tensor_parallel
 
 
+def _unpacked(setup: Setup, n: Counts, again: bool) -> float:
+    """Return the bytes moved to unpack quantized weights: bitsandbytes reads them and writes 16 bits, in each pass."""
+    return n.frozen * (n.frozen_bytes + setup.weight_bytes) * (2 + again) if n.frozen_bytes else 0.0
+
+
 def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates: Rates) -> float:
     """Return the seconds of collectives within the layers, which nothing hides: those of AutoTP, Ulysses and experts."""
     hidden, forward = 2.0 * shape.hidden * tokens, 1 + again
@@ -179,7 +189,8 @@ def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates
         moved += heads * shape.head_dim / shape.hidden * hidden * passes * (setup.sequence_parallel - 1) / setup.sequence_parallel
     if setup.expert_parallel > 1 and shape.experts:
         moved += 2 * shape.experts * hidden * passes * (setup.expert_parallel - 1) / setup.expert_parallel
-    return moved * shape.layers / link
+    waits = EXCHANGE_SECONDS * 2 * passes * (setup.tensor_parallel > 1)
+    return shape.layers * (moved / link + waits)
 
 
 def _passed_on(setup: Setup, shape: TensorShape, rates: Rates) -> float:
@@ -261,12 +272,13 @@ def _hidden(setup: Setup, n: Counts, optimizer: float, rates: Rates) -> tuple[fl
 
 def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple[str, str]]:
     """Return the seconds of copies per micro-batch and of the optimizer, and their names."""
-    lp, mine, per_node = setup.weight_bytes, n.trained / setup.shards, max(setup.ranks // setup.nodes, 1)
+    lp, per_node = setup.weight_bytes, max(setup.ranks // setup.nodes, 1)
+    mine = n.trained / setup.split / (setup.shards if setup.stage else 1)
     copies, name = 0.0, "copies over PCIe"
     if setup.param_offload != "none":
         in_ram = setup.param_offload == "cpu" or (not n.frozen and mine <= setup.host_params)  # max_in_cpu holds all of them
         link = rates.host_link if in_ram else min(rates.host_link, rates.nvme_read / per_node)
-        copies = 2 * _stored(setup, n) / setup.shards / link
+        copies = 2 * _stored(setup, n) / setup.split / setup.shards / link
         name = name if in_ram else "reading from NVMe"
     if setup.optimizer_offload == "none":
         moved = (16 + 2 * optimizer_bytes(setup)) * mine

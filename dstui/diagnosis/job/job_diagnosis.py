@@ -219,8 +219,9 @@ def _plan(folder: JobFolder) -> Plan | None:
 def _ignored_keys(diagnosis: Diagnosis, plan: Plan) -> Diagnosis:
     """Return a diagnosis for a successful run in which DeepSpeed ignored a key of its configuration."""
     from dstui.check import check_plan
+    from dstui.render.target import Target
 
-    typos = [finding for finding in check_plan(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]
+    typos = [finding for finding in check_plan(Target(plan)) if finding.code == IGNORED_KEY and finding.severity == "warning"]
     if not typos:
         return diagnosis
     signature = BY_ID["SILENT-TYPO"]
