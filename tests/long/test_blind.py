@@ -97,6 +97,12 @@ limits its samples begins at 512 tokens (22 of 26), so this round does not test 
 two speeds are of one page, on which 8 GPUs in one node were slower than 2 nodes of 4, as without NVLink, which it does not say: their pair is in
 the wrong order. sha256 of the file: bc310c2855e6d56d012300741b5be6fcb1e0961bb8a3e5505fd037e425f811ad.
 
+Round 8 is of memory, and its rule was committed with its rows: pages and scripts that no earlier round used, found by searching repositories and
+issues for memory under DeepSpeed, that say model, GPUs, stage, offload, precision, micro-batch, what is trained, and recomputation (or name the script
+that does), at most six rows of a page or a folder, of one page those that a Plan can say, in the page's order. Samples are of the stated length, or
+up to a bound of at most 2048 tokens (`note`). Left out are vision models, losses that a Plan cannot name, and other accelerators. Rows without a
+figure say only that the job fitted or ran out of memory. Gigabytes are taken for GiB; of several GPUs the fullest counts.
+
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
 second round, packed samples only attend to themselves, LOMO's optimizer may not be the one assumed, and a step of
