@@ -132,11 +132,13 @@ def test_quantized_weights_take_time_to_unpack() -> None:
     assert gptq and gptq.tokens < 0.95 * packed < 0.94 * plain
 
 
-def test_python_bounds_short_micro_batches_and_more_so_with_hooks_and_adapters() -> None:
-    bare, hooked = (found(stage=stage, sequence=256).speed for stage in (0, 3))
-    adapted = found(stage=0, sequence=256, model__lora={"r": 8}).speed
-    assert bare and hooked and adapted and hooked.bound_by == adapted.bound_by == "Python between the kernels"
-    assert hooked.tokens < adapted.tokens < 1.5 * bare.tokens
+def test_python_bounds_short_micro_batches_of_adapters() -> None:
+    def bound(sequence: int) -> str:
+        result = found(stage=2, sequence=sequence, model__lora={"r": 8}).speed
+        assert result
+        return result.bound_by
+
+    assert (bound(256), bound(8192)) == ("Python between the kernels", "compute")
 
 
 def test_megatrons_layers_keep_what_its_authors_say() -> None:
