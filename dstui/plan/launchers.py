@@ -24,7 +24,7 @@ class Launcher:
     start: Start
     """here: one command for ranks on this machine; hosts: one command on each host; login: one command here that starts all hosts."""
     backend: bool = False
-    """Whether the command is `deepspeed --launcher NAME`."""
+    """True if the command is `deepspeed --launcher NAME`."""
     program: str = "ssh"
     """The program that must be installed where the command is started (a field of the Machine's software); empty if none."""
     needs: str
@@ -34,15 +34,15 @@ class Launcher:
     programs: tuple[str, ...] = ()
     """Programs that a non-interactive ssh must find on the PATH of every host."""
     equal_slots: bool = False
-    """Whether all hosts must have the same number of ranks."""
+    """True if all hosts must have the same number of ranks."""
     filters: bool = True
-    """Whether it supports cluster.include, exclude, num_nodes and num_gpus."""
+    """True if it supports cluster.include, exclude, num_nodes and num_gpus."""
     single_slots: bool = True
-    """Whether it can use single slots of a host."""
+    """True if it can use single slots of a host."""
     mpi: bool = False
-    """Whether ranks learn their number only from MPI, so that DeepSpeed imports mpi4py."""
+    """True if ranks learn their number only from MPI, so that DeepSpeed imports mpi4py."""
     carries: Carries
-    """Which variables of the environment reach the ranks: all; NCCL_*, PYTHON* and a few more; or only those that are set explicitly."""
+    """The variables of the environment that reach the ranks: all; NCCL_*, PYTHON* and a few more; or only those that are set explicitly."""
     ctrl_c: str
     """The effect of Ctrl-C on the plain command, as a sentence."""
     rank_fails: str

@@ -67,7 +67,7 @@ class End:
     crash: bool = False
     """True for a crash of native code: the stacks of all threads may follow."""
     gone: bool = False
-    """Whether nothing after it can belong to that process: a shell reported its end, or it ended before it did anything."""
+    """True if nothing after it can belong to that process: a shell reported its end, or it ended before it did anything."""
 
 
 def keep_last_run(found: Findings) -> Findings:

@@ -46,13 +46,13 @@ class Exit:
     rank: int | None = None
     task: int | None = None
     local: bool = False
-    """Whether `rank` is only the local rank on its host."""
+    """True if `rank` is only the local rank on its host."""
     spawned: bool = False
-    """Whether torch.multiprocessing.spawn reported it, which ends the other processes after the first failure."""
+    """True if torch.multiprocessing.spawn reported it, which ends the other processes after the first failure."""
     reported: bool = False
-    """Whether the launcher reports it as the first failure, with one rank."""
+    """True if the launcher reports it as the first failure, with one rank."""
     whole: bool = False
-    """Whether it is the launcher's own end, which stands for the run."""
+    """True if it is the launcher's own end, which stands for the run."""
 
 
 def translated(code: int) -> int:

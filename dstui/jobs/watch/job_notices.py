@@ -32,9 +32,9 @@ class JobNotices:
         self.waits = ""
         """SLURM's state of a queued job, as a sentence."""
         self.unheard = ""
-        """That the supervisor on another host gives no sign of life, as a sentence."""
+        """A sentence if the supervisor on another host gives no sign of life."""
         self.places: tuple[str, ...] = ()
-        """Which ranks wait for which and where, from the supervisor's reading of their stacks; empty unless they are silent."""
+        """The ranks that wait for others, and where, from the supervisor's reading of their stacks; empty unless they are silent."""
         self._given: dict[str, str] = {}
         """The notices about lasting facts that were given, by subject."""
 

@@ -95,7 +95,7 @@ class KeyHint(NamedTuple):
     footer: str = ""
     """The footer's text instead of `display`, if one hint there is for several keys."""
     priority: bool = False
-    """Whether it is also valid while something is typed."""
+    """True if it is also valid while something is typed."""
 
     @property
     def name(self) -> str:

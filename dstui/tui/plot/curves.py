@@ -35,7 +35,7 @@ class View:
 
     name: str = "loss"
     each: bool = False
-    """Whether there is a line for every rank instead of the mean of all."""
+    """True if there is a line for every rank instead of the mean of all."""
     weight: float = 0.0
     log: bool = False
 

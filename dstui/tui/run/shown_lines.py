@@ -31,7 +31,7 @@ class ShownLines:
         self._known: OrderedDict[int, LogLine] = OrderedDict()
         self._until, self._read = inf, False
         self.late = False
-        """Whether a line was LATE in the last spell."""
+        """True if a line was LATE in the last spell."""
 
     def begin(self, lines: LogRows | EmptyLog) -> None:
         """Show another log."""

@@ -212,7 +212,7 @@ class Autosave:
         self._waiting: Latest[Draft] = Latest()
         self._writer: Thread | None = None
         self._failed = False
-        """Whether a failed write of the draft was reported already."""
+        """True if a failed write of the draft was reported already."""
 
     def start(self, state: State) -> None:  # noqa: ARG002  # what is open then is no edit
         """Start to keep a draft of unsaved edits."""
