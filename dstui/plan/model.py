@@ -265,7 +265,7 @@ class Run:
     silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1, maximum=WEEK)
     host_lost: float = opt(
         600,
-        "Seconds after which the job fails if a host cannot be reached and no rank elsewhere has written a line; 0 waits for ever.",
+        "Seconds after which the job fails if a host cannot be reached and no rank elsewhere has written a line; 0 waits forever.",
         kind="number",
         minimum=0,
         maximum=WEEK,

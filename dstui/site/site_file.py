@@ -30,10 +30,10 @@ KEYS: Mapping[str, str] = {
     "templates": "A folder of Plans that `dstui new` offers.",
     "machines": "Names of recorded machines, each with its file: --machine NAME plans for it.",
     "causes": "Your notes on the causes of failures, by their ids.",
-    "bundle": "Files of the machine that `dstui bundle` includes as well, with secrets masked: {include: [/etc/nccl.conf]}.",
+    "bundle": "Files of the machine that `dstui bundle` also includes, with secrets masked: {include: [/etc/nccl.conf]}.",
 }
 """The keys of a site file, each with what it is for."""
-OF_A_LOCK = ("value", "min", "max", "choices", "when", "reason")
+LOCK_KEYS = ("value", "min", "max", "choices", "when", "reason")
 LOCKABLE = tuple(name for name in TOP if name not in ("version", "extends"))
 MOST_FILES = 20
 """Files of the machine in a bundle."""
@@ -167,7 +167,7 @@ def _lock(form: Form, path: str, value: Any, source: str) -> Lock | None:
         return None
     if not isinstance(value, dict):
         return Lock(path, source, line, exact=(value,))
-    form.unknown(at, value, OF_A_LOCK)
+    form.unknown(at, value, LOCK_KEYS)
     bounds = {name: value.get(name) for name in ("min", "max")}
     for name, bound in bounds.items():
         if bound is not None and not (is_integer(bound) or isinstance(bound, float)):

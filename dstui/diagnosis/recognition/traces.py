@@ -12,10 +12,10 @@ HEADER = "Traceback (most recent call"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
 AT_EXIT = ("Exception ignored in atexit callback", "Error in atexit._run_exitfuncs")
 IGNORED = ("Exception ignored in", "Exception ignored on calling", *AT_EXIT)
-IN_THREAD = "Exception in thread"
-OF_PROCESS = re.compile(r"-- Process (\d+) terminated with the following error:")
+THREAD_HEAD = "Exception in thread"
+SPAWNED_PROCESS = re.compile(r"-- Process (\d+) terminated with the following error:")
 """The line that torch.multiprocessing.spawn puts before the traceback of one of its processes."""
-OF_CHILD = re.compile(r"^Process (?:\w*Process)-(\d+):\s*$")
+CHILD_PROCESS = re.compile(r"^Process (?:\w*Process)-(\d+):\s*$")
 """The line that multiprocessing puts before the traceback of one of its processes, counted from 1."""
 RAISES = re.compile(r"^\s+raise (?:\w+\.)*(\w+)")
 FRAME = re.compile(r'^[\s>]*File "([^"]+)", line (\d+)(?:, in (\S+))?')
@@ -175,15 +175,15 @@ class Traces:
             if self._rank is None and self._logged:
                 self._rank = rank_in(before)
             self._within = steps[-1][1] if (steps := STEPS.findall(text)) else ""
-        elif found := OF_PROCESS.search(text):
+        elif found := SPAWNED_PROCESS.search(text):
             self._begin(number)
             self._process = int(found[1])
-        elif found := OF_CHILD.match(text):
+        elif found := CHILD_PROCESS.match(text):
             self._child = int(found[1])
         elif any(words in text for words in IGNORED):
             self._ignored += 1
             self._exiting = any(words in text for words in AT_EXIT)
-        elif IN_THREAD in text:
+        elif THREAD_HEAD in text:
             self._thread = True
         elif any(words in text for words in CHAINED):
             self._chained, self._wraps = True, CHAINED[1] in text

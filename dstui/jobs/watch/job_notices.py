@@ -46,13 +46,13 @@ class JobNotices:
 
     def read(self, status: JobStatus | None, attempt: int) -> list[Event]:
         """Return the new notices. `attempt`: the present one, since the stacks of another are out of date."""
-        return [*self._of_status(status), *self._of_supervisor(attempt)]
+        return [*self._status_notices(status), *self._supervisor_notices(attempt)]
 
     def close(self) -> None:
         """Close the file of events."""
         self._events.close()
 
-    def _of_status(self, status: JobStatus | None) -> Iterator[Event]:
+    def _status_notices(self, status: JobStatus | None) -> Iterator[Event]:
         if self.foreign and self._is_new("foreign", "yes"):
             yield Notice(f"this job {self.foreign}: it is read-only here")
         if status and status.disk_full and self._is_new("disk", "full"):
@@ -67,7 +67,7 @@ class JobNotices:
         before, self._given[subject] = self._given.get(subject, ""), state
         return state != before
 
-    def _of_supervisor(self, attempt: int) -> Iterator[Event]:
+    def _supervisor_notices(self, attempt: int) -> Iterator[Event]:
         for line in self._events.read(BUDGET):
             found = json_object(line.encode())
             if found.get("event") == "notice":

@@ -41,7 +41,7 @@ PERIOD, RESTING = 0.1, 0.5
 QUICK = 0.02
 """Seconds of a step. Below, an engine rests between the steps that are reported: a wrapped call costs two microseconds with cold caches."""
 BURST = 200.0
-"""Steps that are reported at any rate."""
+"""Steps that are reported in any case."""
 RATES = ((20_000, 5.0), (200_000, 2.0), (float("inf"), 0.2))
 """(lines written so far, reported steps per second from then on): a million steps give a file of some tens of MB."""
 MOST_FAULTS = 10
