@@ -38,11 +38,11 @@ LARGEST_FILE = 50e9
 WASTED = {0: 0.03, 1: 0.03, 2: 0.03, 3: 0.06}
 """By stage, the usual overhead of torch's allocator as a share of its allocations."""
 FRAGMENTED = 1.23
-"""The possible overhead of torch's allocator as a factor, if layers run again: the peak is usually the step's, whose buffers of gigabytes fit
-into no smaller piece that was freed (DeepSpeed #3734; no estimate below 80 % ran out of memory: Fujii et al., arxiv.org/abs/2411.06465)."""
+"""The possible overhead of torch's allocator as a factor, if layers run again: the peak is usually the step's, whose buffers of gigabytes
+fit into no smaller piece that was freed (DeepSpeed #3734; no estimate below 80 % ran out of memory: Fujii et al., arXiv 2411.06465)."""
 FRAGMENTED_KEPT = {0: 1.12, 1: 1.12, 2: 1.12, 3: 1.4}
 """The same by stage where activations are kept. At stage 3 buffers of gathered weights come and go between them (12B on 4 x GH200 of 95 GiB
-ran out of memory at a peak of 68 GiB: rahulsteiger.github.io, lsaie-project); at stage 2, 8B with 8k tokens reserved 99 GiB (ml-engineering)."""
+ran out of memory at a peak of 68 GiB: rahulsteiger.github.io, lsaie-project); at stage 2, 8B with 8k tokens took 99 (ml-engineering)."""
 ADAPTED = 1.06
 """The factor by which the range of a model with LoRA is wider: so far beyond it are the published rows."""
 SPLIT = 1.35
