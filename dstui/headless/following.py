@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 import time
@@ -11,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from dstui.base.files import FileProblem, all_read
-from dstui.base.output import Ink, coloured, flush, reader_gone, remark, say, tell
+from dstui.base.output import Ink, coloured, flush, json_text, reader_gone, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
 from dstui.diagnosis.job.notes import with_history
 from dstui.jobs.control.stop import stop
@@ -153,7 +152,7 @@ class _Events:
 
     @staticmethod
     def _emit(facts: Mapping[str, Any]) -> None:
-        tell(json.dumps(facts, ensure_ascii=False))
+        tell(json_text(facts))
 
 
 class _Printer:

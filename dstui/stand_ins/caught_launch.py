@@ -205,7 +205,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     What the site does not allow is never started: not with --no-check either, and not by the real launcher in dstui's place.
     """
     from dstui import headless
-    from dstui.check import check_plan
+    from dstui.check import PlanFacts, check_plan
     from dstui.jobs.control.start import LaunchError, start
     from dstui.machine.probe import probe
     from dstui.plan.locks import refusal_of_command
@@ -216,10 +216,10 @@ def _started(plan: Plan, session: RunSession) -> int:
     if site is not None and (refused := refusal_of_command(plan, site.beneath)):
         say(refused)
         return 1
-    target = Target(plan if session.options().observe else plan.set("run.observe", "off"), probe(), None)
+    machine = probe()
     findings = [
         replace(finding, severity="warning", when=None) if finding.code == WITHOUT_DEEPSPEED else finding
-        for finding in check_plan(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan))
+        for finding in check_plan(Target(plan, machine), PlanFacts(script=script_facts_of(plan)))
         if finding.code != OF_THE_CONFIGURATION
         and finding.severity != "info"
         and (plan.deepspeed or not finding.path.startswith("deepspeed"))  # an empty section: the script has a configuration of its own
@@ -229,6 +229,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     if any(finding.severity == "error" for finding in findings) and session.options().check:
         say("this launch would fail, and was not started: fix the errors above (dstui run --no-check starts it anyway)")
         return 1
+    target = Target(plan if session.options().observe else plan.set("run.observe", "off"), machine)
     with headless.signals() as asked:
         try:
             folder = start(target, owner_pid=os.getpid())

@@ -141,4 +141,13 @@ if __name__ == "__main__":
 def test_help_explains_the_keys_of_the_footer_first_and_each_key_once() -> None:
     shown = [key.shown for key in in_pane("run")]
     footer = [key.shown for key in valid("run", ACTIONS) if key.hint < PINNED]
-    assert shown[: len(footer)] == footer and shown.count("l") == 1
+    assert shown[0] == footer[0] and [key for key in shown if key in footer] == footer and shown.count("l") == 1
+
+
+@pytest.mark.parametrize(
+    ("pane", "pairs"),
+    [("form", ["[ ]", "x F5", "z Z", "tab ⇧tab"]), ("run", ["[ ]", "e E", "n N", "w W"]), ("plot", ["+ -"]), ("runs", ["> <"])],
+)
+def test_help_lists_a_key_and_its_counterpart_together(pane: str, pairs: list[str]) -> None:
+    shown = f" {' '.join(key.shown for key in in_pane(pane))} "
+    assert [pair for pair in pairs if f" {pair} " not in shown] == []

@@ -156,13 +156,3 @@ class Launch:
     def texts(self) -> list[str]:
         """The texts that a Plan gets from it: a Plan has no PATH."""
         return [*self.words, *(value for name, value in self.env.items() if name != "PATH"), self.folder]
-
-
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """The input and output of a command."""
-
-    given: str | None = None
-    """Standard input, if the text itself provides it."""
-    output: list[str] | None = None
-    """Collects the output, if the text uses it."""

@@ -75,6 +75,10 @@ class Field:
     help: Callable[[State], str] | None = None
     """Returns the help text, for fields that are not keys of the Plan."""
 
+    def unit_of(self, value: Any) -> str:
+        """Return the unit behind a value, in the singular for one."""
+        return self.unit.removesuffix("es" if self.unit.endswith("ches") else "s") if value == 1 else self.unit
+
     def value(self, state: State) -> Any:
         """Return the Plan's value; UNSET if the Plan has none."""
         return self.read(state) if self.read else state.plan.get(self.path, UNSET)

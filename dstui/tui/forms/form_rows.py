@@ -119,7 +119,7 @@ def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -
         yield from [BLANK] if opened else paragraph(text, width - 1, style, indent="  ")[:3]
         return
     arrow = (" ▾", "dim") if field.kind == "choice" else ("", "")
-    unit = f" {field.unit.removesuffix('s') if value == 1 else field.unit}" if field.unit and written else ""
+    unit = f" {field.unit_of(value)}" if field.unit and written else ""
     tail = remark or ("default" if not written and text != "–" else layer_of(state, field.path) if written else "")
     fits = cell_len(text) + len(unit) + len(arrow[0]) + cell_len(tail) + 1 <= room
     here = (fit(text, min(cell_len(text), room)), style)

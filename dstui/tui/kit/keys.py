@@ -345,10 +345,15 @@ def key_of(action: str) -> str:
 
 
 def in_pane(pane: str) -> list[KeyHint]:
-    """Return the keys of a pane, those of the footer first. What a key does in general is left out where the footer names it."""
+    """Return the keys of a pane in the order of the footer, each with its counterpart, then the others.
+
+    What a key does in general is left out where the footer names it.
+    """
     here = [k for k in _Table.hints if pane in k.where]
     hinted = {k.shown for k in here if k.hint}
-    return sorted((k for k in here if k.hint or k.shown not in hinted), key=lambda k: k.hint or PINNED - 1)
+    places = {k.name: k.hint for k in reversed(here) if k.name and k.hint}
+    places["redo"] = places.get("undo", 0)
+    return sorted((k for k in here if k.hint or k.shown not in hinted), key=lambda k: k.hint or places.get(k.name) or PINNED - 1)
 
 
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
