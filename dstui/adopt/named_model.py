@@ -47,6 +47,20 @@ def _loaded(code: Code) -> Iterator[tuple[str, str]]:
             yield text, f"{code.place(call.node.lineno)}: {call.name.rpartition('.')[0].rpartition('.')[2]}.from_pretrained"
 
 
+def placed_on_gpu(code: Code) -> str:
+    """Return the type of the weights that from_pretrained puts on the GPU itself (device_map): as written, "default", or "" for none.
+
+    Quantized ones count as none: they never are there in full.
+    """
+    for call in code.calls:
+        if LOADED.search(call.name) and call.value("device_map") is not None:
+            if call.value("quantization_config", "load_in_4bit", "load_in_8bit") is not None:
+                continue
+            given = call.value("dtype", "torch_dtype")
+            return "default" if given is None else ast.unparse(given)
+    return ""
+
+
 def _text(code: Code, value: ast.expr | None) -> str:
     """Return the text of a constant, or of a name that is assigned once; "" if it does not name a model."""
     if isinstance(value, ast.Name):

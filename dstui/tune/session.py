@@ -11,6 +11,7 @@ from typing import Any
 
 from dstui.assess import Facts, assess
 from dstui.base.dataclass import dataclass
+from dstui.base.text import counted
 from dstui.facts.measured import model_key, read_measured
 from dstui.jobs.control.start import LaunchError
 from dstui.jobs.control.stop import stop
@@ -121,7 +122,8 @@ def leave_nothing_running(folder: TuneFolder) -> None:
 def describe(result: Result) -> str:
     """Describe the result of a candidate in a few words."""
     if result.rate and result.state in ("measured", "slower"):
-        dropped = f"; slower, so it was dropped after {result.steps} steps" if result.state == "slower" else f", {result.steps} steps"
+        steps = counted(result.steps, "step")
+        dropped = f"; slower, so it was dropped after {steps}" if result.state == "slower" else f", {steps}"
         return f"{result.rate:.4g} samples/s{dropped}"
     return f"{result.state}{': ' if result.note else ''}{result.note}"
 

@@ -46,7 +46,7 @@ class JobNotices:
 
     def read(self, status: JobStatus | None, attempt: int) -> list[Event]:
         """Return the new notices. `attempt`: the present one, since the stacks of another are out of date."""
-        return [*self._status_notices(status), *self._supervisor_notices(attempt)]
+        return [*self._status_notices(status), *self._supervisor_notices(attempt), *self._queue_notices(status)]
 
     def close(self) -> None:
         """Close the file of events."""
@@ -59,6 +59,9 @@ class JobNotices:
             yield Notice(f"{sanitise(status.disk_full)}: {FULL}")
         if self._is_new("unheard", "yes" if self.unheard else "") and self.unheard:
             yield Notice(self.unheard)
+
+    def _queue_notices(self, status: JobStatus | None) -> Iterator[Event]:
+        """Yield why the job waits now: after what was recorded before, such as that it was queued."""
         if self.waits and self._is_new("waits", self.waits.partition(";")[0]):  # what follows changes with every look
             yield Notice(f"SLURM job {status.slurm_job if status else ''}: {self.waits}")
 
