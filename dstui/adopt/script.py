@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from dstui.adopt.configuration_reader import TRAINER, first_sign, parses_trainer_arguments
-from dstui.adopt.named_model import named_model
+from dstui.adopt.named_model import named_model, placed_on_gpu
 from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, is_optimizer, without_deepspeed
 from dstui.adopt.program import ScriptProgram, TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
@@ -95,6 +95,8 @@ class ScriptFacts:
     model: str = ""
     """The only model that it names itself, for a launch that names none."""
     model_why: str = ""
+    placed: str = ""
+    """The type of the weights that from_pretrained puts on the GPU itself, as `placed_on_gpu` returns it."""
     without: WithoutDeepSpeed | None = None
     """The part that trains without DeepSpeed; None if DeepSpeed takes part, or no training is visible."""
     starts_ranks: str = ""
@@ -145,7 +147,8 @@ def _inspected(text: str, text_of: TextOf, package: str) -> ScriptFacts:
     packages = None if program.unread or program.foreign else frozenset(program.code.packages)
     if found is None:
         loop = _loop_facts(program.code, alone, without) if without else ScriptFacts(None, (), _unknown(program))
-        return replace(loop, resume=_resume(program.code, text), model=model, model_why=model_why, packages=packages)
+        placed = placed_on_gpu(program.code)
+        return replace(loop, resume=_resume(program.code, text), model=model, model_why=model_why, packages=packages, placed=placed)
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
     scheduler, scheduler_why = _scheduler(code)
@@ -173,6 +176,7 @@ def _inspected(text: str, text_of: TextOf, package: str) -> ScriptFacts:
         model_why=model_why,
         without=without,
         packages=packages,
+        placed=placed_on_gpu(program.code),
     )
 
 

@@ -71,6 +71,8 @@ class Setup(NamedTuple):
     sequence_parallel: int = 1
     built_partitioned: bool = False
     """Stage 3: whether the model is built under zero.Init, so that no rank ever holds all of it."""
+    placed: int = 0
+    """Bytes of each weight that the script has put on the GPU before DeepSpeed converts and shards them; 0 = none."""
     gathered_on_save: bool = False
     """Stage 3: whether saving gathers the 16-bit weights in the RAM of rank 0."""
     expert_parallel: int = 1

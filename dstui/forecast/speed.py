@@ -42,9 +42,10 @@ ALIBI = 1.7
 """The slowdown of fused attention with ALiBi's bias, which has kernels of its own (MPT in Triton, llm-foundry's tables of 2023)."""
 HOP_SECONDS = 3.2e-6
 """The latency of a collective per further rank of its ring, which no compute hides."""
-EXCHANGE_SECONDS = 0.6e-3
-"""The seconds that an exchange of tensor parallelism takes beside those of its bytes, since all ranks wait for the last: 0.5 and 0.8 ms in
-22B on 8 x A100 with and without recomputation (Korthikanti et al., arxiv.org/abs/2205.05198, table 5)."""
+EXCHANGE_SECONDS = 2.0e-3
+"""The seconds that an exchange of tensor parallelism takes beside those of its bytes, because every rank waits for the last: the geometric
+mean of five pages. 0.7 ms in Megatron's 22B (Korthikanti et al., arxiv.org/abs/2205.05198, table 5); with DeepSpeed 1.3 (1.3B on
+8 x V100), 2.7 (BLOOM on A100), 3.4 (GPT-NeoX-20B) and 4.3 (a DGX-2), all in tests/long. AutoTP on H100 loses 2.5 to 5 (DeepSpeed #8064)."""
 HIDDEN = 0.75
 """The share of the smaller of compute and communication that runs beside the larger if overlap_comm is on."""
 BOUND = 1.3
