@@ -36,13 +36,15 @@ class ModelFacts:
     notes: tuple[str, ...] = ()
     """Assumptions."""
     by_name: bool = False
-    """Whether it is only taken for a fine-tune of a known model, by its name."""
+    """True if it is only taken for a fine-tune of a known model, by its name."""
     stored: str = ""
     """The form of the linear layers in the checkpoint, a key of STORED; empty if it is not quantized."""
     guess: TensorShape | None = None
     """The estimated sizes of an unknown architecture, from its configuration."""
     libraries: frozenset[str] | None = None
     """The packages that the training script imports; None if they are not known."""
+    placed: str = ""
+    """The type of the weights that the script puts on the GPU before DeepSpeed has them: as written, "default", or "" for none."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Batch and precision from the YAML files that the script's arguments name."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -56,8 +58,8 @@ class ModelFacts:
         return self.guess or (stand_in(self.params) if self.params else None)
 
     def for_script(self, script: ScriptFacts | NoScript | None) -> ModelFacts:
-        """Return the facts with the packages that the training script imports."""
-        return replace(self, libraries=getattr(script, "packages", None))
+        """Return the facts with the packages that the training script imports, and how it loads the model."""
+        return replace(self, libraries=getattr(script, "packages", None), placed=getattr(script, "placed", ""))
 
     @property
     def widening(self) -> float:

@@ -17,6 +17,7 @@ from dstui.forecast.pipeline import ends
 from dstui.forecast.rates import Rates, rates_of
 from dstui.forecast.setup import Setup
 from dstui.forecast.speed import step_seconds, traffic, work
+from dstui.machine.snapshot import Software
 from dstui.plan import load
 
 LLAMA = "meta-llama/Llama-3.1-8B"
@@ -153,6 +154,35 @@ def test_megatrons_layers_keep_what_its_authors_say() -> None:
         ({"attention": "flash"}, 10 + 24 / 4),
     ):
         assert activations(setup._replace(**changed), shape).kept == pytest.approx(each * expected, rel=0.001)
+
+
+def test_megatrons_gated_layers_keep_what_its_modules_save() -> None:
+    """Two norms and their results on every rank, and by rank: queries, keys, values, result, three matrices of the MLP, softmax."""
+    shape, n = (one := facts(LLAMA)).shape, counts(one, None)
+    assert shape is not None and n is not None
+    setup = Setup(ranks=4, tensor_parallel=4, megatron=True, attention="eager", sequence=1024)
+    h, keys, wide, matrix = shape.hidden, shape.kv_heads * shape.head_dim, shape.ffn, shape.heads * 1024
+    for changed, expected in (
+        ({}, 8 * h + (4 * h + 4 * keys + 8 * wide + 2 * matrix) / 4),
+        ({"norms_split": True, "attention": "flash"}, (12 * h + 4 * keys + 8 * wide) / 4),
+    ):
+        assert activations(setup._replace(**changed), shape).kept == pytest.approx(1024 * shape.layers * expected)
+
+
+@pytest.mark.parametrize(
+    ("placed", "release", "per_weight"), [("default", "4.57.0", 4), ("default", "5.0", 2), ("torch.bfloat16", "4.57", 2)]
+)
+def test_model_loaded_onto_the_gpu_is_there_whole_before_it_is_converted(placed: str, release: str, per_weight: int) -> None:
+    """A script with device_map on 8 GPUs of 24 GB, the optimizer in RAM: without it 8B need the weights in 16 bits."""
+    away = plan(LLAMA, stage=2, deepspeed__zero_optimization__offload_optimizer={"device": "cpu"})
+    machine = replace(EIGHT_H100, software=Software(transformers=release))
+    plain, whole = (forecast(away, replace(facts(LLAMA), placed=how), machine) for how in ("", placed))
+    assert plain.params and whole.gpu.moments["initialize"] >= per_weight * plain.params > plain.gpu.moments["initialize"] * (
+        per_weight == 4
+    )
+    assert any("device_map" in sentence for sentence in whole.unknown)
+    third = forecast(plan(LLAMA, stage=3), replace(facts(LLAMA), placed=placed), machine)
+    assert not any("device_map" in sentence for sentence in third.unknown)  # which transformers refuses there
 
 
 def test_both_ends_of_a_pipeline_are_counted() -> None:
