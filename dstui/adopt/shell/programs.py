@@ -43,6 +43,8 @@ def _cd(reader: Reader, words: list[str], state: ShellState, _given: str | None)
         folder = posixpath.normpath(posixpath.join(state.absent, folder))
         state.absent = "" if folder == "." or folder.startswith("..") else folder
         if not folder.startswith(".."):
+            if state.absent:
+                reader.unknowns.note(f"cd {to_display_text(folder)}: no such folder here; the current folder is used instead")
             return True
     if reader.is_folder(state, folder) is False:
         state.absent = "" if folder.startswith(("/", OPEN)) else folder
