@@ -5,42 +5,31 @@ A face gathers the facts (`dstui.surroundings`, or the TUI's services), calls `a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dstui.base.dataclass import dataclass
+from dstui.check import PlanFacts
 from dstui.plan.finding import Finding, sort_findings
 
 if TYPE_CHECKING:
-    from dstui.adopt.script import NoScript, ScriptFacts
     from dstui.facts.measured import Measured
     from dstui.forecast.forecast import Forecast
     from dstui.forecast.modelled import Facts as ModelFacts
-    from dstui.machine.slurm_offers import SlurmOffers
-    from dstui.plan.hostfile import HostfileProblem
     from dstui.render.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """The facts around a Plan. Those that were not gathered are not judged."""
+class Facts(PlanFacts):
+    """The facts around a Plan: those that its rules judge, and those for the forecast."""
 
-    script: ScriptFacts | NoScript | None = None
-    """The result of analysing the training script."""
-    configs: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    """The config.json of each configuration's model."""
     models: ModelFacts | None = None
     """The files of the models for the forecast; None if the Plan names none."""
-    pool: Mapping[str, int] | HostfileProblem | None = None
-    """The content of the hostfile, or why it is unknown."""
     measured: Measured | None = None
     """Measurements of earlier runs of these models on this machine."""
     locks: Sequence[Path] = ()
     """Lock files that killed builds have left where the ranks build ops."""
-    slurm: SlurmOffers | None = None
-    """Offers of the SLURM cluster here, for a job that is to be queued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +52,8 @@ def assess(
 ) -> Assessment:
     """Judge a Plan on a Machine. The keyword arguments override what the Plan and the Machine say."""
     from dstui.check import check_plan
-    from dstui.machine.snapshot import Machine
 
-    machine = target.machine if target.machine != Machine.unprobed() else None
-    findings = check_plan(
-        target.plan,
-        machine,
-        world_size=world_size if world_size is not None else target.world_size,
-        integration=integration,
-        deepspeed_version=deepspeed_version,
-        script=facts.script,
-        models=facts.configs,
-        pool=facts.pool,
-        env_files=target.env_files,
-        slurm=facts.slurm,
-    )
+    findings = check_plan(target, facts, world_size=world_size, integration=integration, deepspeed_version=deepspeed_version)
     found = None
     if facts.models is not None:
         from dstui.forecast.findings import findings_of  # most Plans without a model do not need the forecast's modules

@@ -37,6 +37,7 @@ providers._get_local_constants = lambda: providers._local_constants
 
 # Tests start hundreds of dstui processes: let them cache compiled modules, even if the shell disables .pyc files.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False  # otherwise each test process would rewrite the assertions of every test file
 # DeepSpeed decorates its Muon optimizer with torch.compile, so that every training rank would import a compiler it never uses.
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 

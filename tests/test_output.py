@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 import unicodedata
@@ -13,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dstui.base.output import Ink, remark, tell
-from dstui.base.text import escaped
+from dstui.base.text import counted, escaped
 
 ANY = st.text(st.characters() | st.characters(categories=["Cs"]) | st.sampled_from("\x1b[]0;m\x07\r\n\t\x9b\u202e\U000e0041"), max_size=100)
 
@@ -58,4 +60,20 @@ def test_full_disk_gives_a_message() -> None:
 def test_output_works_in_an_encoding_without_our_characters(encoding: str) -> None:
     script = f"import sys; sys.stdout.reconfigure(encoding={encoding!r}); from dstui.cli import main; sys.exit(main(['check', '✔é.json']))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (2, b"") and done.stdout.startswith(b"\\u2714")
+    assert (done.returncode, done.stderr) == (2, b"") and done.stdout.startswith({"ascii": b"v\\xe9", "latin-1": b"v\xe9"}[encoding])
+
+
+def test_bars_are_ascii_where_the_encoding_or_the_terminal_is() -> None:
+    script = "import sys; from dstui.base import output; output.begin(); output.tell('█░ é', output.json_text('é█'))"
+    piped = subprocess.run([sys.executable, "-c", script], capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=False)
+    assert piped.stdout == b'#. \\xe9"\\u00e9\\u2588"\n'
+    main, side = pty.openpty()
+    subprocess.run([sys.executable, "-c", script], stdout=side, env=os.environ | {"LC_ALL": "C"}, check=False)
+    assert os.read(main, 100) == piped.stdout.replace(b"\n", b"\r\n")
+    os.close(main)
+    os.close(side)
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 ranks"), (1, "1 rank"), (2, "2 ranks"), (None, "? ranks")])
+def test_nouns_agree_with_their_number(number: int | None, said: str) -> None:
+    assert counted(number, "rank") == said

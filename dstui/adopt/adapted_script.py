@@ -9,8 +9,9 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
-from dstui.adopt.loop_optimizer import FUNCTIONS, TESTED, NoPlace, is_call_of, name_in
-from dstui.adopt.loop_parts import LoopParts, accumulation_guard, find_parts, scheduler_lines, wrapped_model
+from dstui.adopt.loop_optimizer import TESTED
+from dstui.adopt.loop_parts import LoopParts, find_parts, period, wrapped_model
+from dstui.adopt.script_tree import FUNCTIONS, Loop, NoPlace, is_call_of, last_name_in, name_in
 from dstui.base.dataclass import dataclass
 
 CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
@@ -147,12 +148,9 @@ def _adapted(text: str) -> Adapted:
 def _head(parts: LoopParts, edits: _Edits) -> None:
     """Insert the imports and the process group's set-up before anything goes to a GPU."""
     last = parts.last_import
-    imported = any(
-        isinstance(one, ast.Import) and any(alias.name == "os" and not alias.asname for alias in one.names) for one in parts.tree.body
-    )
-    edits.after(
-        last, f"{'' if imported else 'import os'}\n\nimport deepspeed\nfrom deepspeed.accelerator import get_accelerator".lstrip("\n")
-    )
+    plain = (alias for one in parts.tree.module.body if isinstance(one, ast.Import) for alias in one.names if not alias.asname)
+    head = "" if any(alias.name == "os" for alias in plain) else "import os\n\n"
+    edits.after(last, f"{head}import deepspeed\nfrom deepspeed.accelerator import get_accelerator")
     begin = 'get_accelerator().set_device(int(os.environ.get("LOCAL_RANK", "0")))  # "cuda" is this rank\'s own GPU from here on\n'
     begin += "deepspeed.init_distributed()"
     for statement in parts.joined:
@@ -167,18 +165,18 @@ def _initialize(parts: LoopParts, edits: _Edits) -> None:
     model, optimizer = parts.model, parts.optimizer
     for call in parts.wrapped:
         _unwrap(parts, edits, call)
-    edits.after(parts.ready(), f"{model}, *_ = deepspeed.initialize(model={model}, optimizer={optimizer}, {CONFIG})")
-    kind = parts.optimizer_class
+    edits.after(parts.ready(), f"{model}, *_ = deepspeed.initialize(model={model}, optimizer={optimizer.name}, {CONFIG})")
+    kind = optimizer.kind
     if kind not in TESTED:
         what = f"DeepSpeed knows no {kind} for ZeRO" if kind else "the class of the optimizer is not seen here"
         message = f"{what}: the configuration needs {UNTESTED}: true"
         edits.needs[UNTESTED] = True
-        edits.notes.append((parts.optimizer_statement.lineno, message))
+        edits.notes.append((optimizer.statement.lineno, message))
 
 
 def _unwrap(parts: LoopParts, edits: _Edits, call: ast.Call) -> None:
     """Replace DDP(model) by the model. An assignment of the model to itself goes."""
-    model, statement = wrapped_model(call), parts.parents.get(id(call))
+    model, statement = wrapped_model(call), parts.tree.parent(call)
     assert model is not None
     if isinstance(statement, ast.Assign) and [name_in(target) for target in statement.targets] == [name_in(model)]:
         edits.remove(statement)
@@ -192,7 +190,7 @@ def _backward(parts: LoopParts, edits: _Edits) -> None:
         loss, divided = call.func.value, False
         if isinstance(loss, ast.Call) and is_call_of(loss, "scale") and loss.args:
             loss = loss.args[0]
-        divided = (isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div)) or parts.divided(loss)
+        divided = (isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div)) or parts.divides(loss)
         more = [
             edits.text(keyword.value) if keyword.arg is None else f"{keyword.arg}={edits.text(keyword.value)}" for keyword in call.keywords
         ]
@@ -212,23 +210,23 @@ def _steps(parts: LoopParts, edits: _Edits) -> None:
         if (inner := parts.loop_of_micro_batches(statement)) is not None:
             _step_in_the_loop(parts, edits, statement, inner)
             continue
-        guard = accumulation_guard(parts, statement)
+        guard = parts.accumulation_guard(statement)
         line = f"{parts.model_at(statement)}.step()"
         if guard is None:
             edits.replace(statement, line)
             continue
         edits.before(guard, f"{line}{STEPS_ONCE}")
         edits.remove(statement)
-        period = parts.period(guard)
-        message = f"the script accumulates: deepspeed.{ACCUMULATION} must be {parts.as_written(period)}"
-        if (count := parts.constant(period)) is not None:
-            edits.needs[ACCUMULATION] = count
+        count = period(guard)
+        message = f"the script accumulates: deepspeed.{ACCUMULATION} must be {parts.tree.as_written(count)}"
+        if (known := parts.tree.constant(count)) is not None:
+            edits.needs[ACCUMULATION] = known
         edits.notes.append((guard.lineno, message))
     for statement in parts.scaler_statements:
         edits.remove(statement)
 
 
-def _step_in_the_loop(parts: LoopParts, edits: _Edits, statement: ast.stmt, loop: ast.For | ast.While) -> None:
+def _step_in_the_loop(parts: LoopParts, edits: _Edits, statement: ast.stmt, loop: Loop) -> None:
     """Move a step after a loop of micro-batches into that loop: the engine counts the micro-batches itself."""
     passes = loop.iter if isinstance(loop, ast.For) else None
     count = passes.args[0] if isinstance(passes, ast.Call) and name_in(passes.func) == "range" and len(passes.args) == 1 else None
@@ -236,9 +234,9 @@ def _step_in_the_loop(parts: LoopParts, edits: _Edits, statement: ast.stmt, loop
         raise NoPlace(loop.lineno, "it cannot be seen how many times this loop calls backward() before one step()")
     edits.after(loop.body[-1], f"{parts.model_at(statement)}.step(){STEPS_ONCE}")
     edits.remove(statement)
-    if (known := parts.constant(count)) is not None:
+    if (known := parts.tree.constant(count)) is not None:
         edits.needs[ACCUMULATION] = known
-    edits.notes.append((loop.lineno, f"the script accumulates: deepspeed.{ACCUMULATION} must be {parts.as_written(count)}"))
+    edits.notes.append((loop.lineno, f"the script accumulates: deepspeed.{ACCUMULATION} must be {parts.tree.as_written(count)}"))
 
 
 def _zero_grads(parts: LoopParts, edits: _Edits) -> None:
@@ -253,13 +251,13 @@ def _clipping(parts: LoopParts, edits: _Edits) -> None:
         call = getattr(statement, "value", None)
         assert isinstance(call, ast.Call)
         bound = call.args[1] if len(call.args) > 1 else next((one.value for one in call.keywords if one.arg == "max_norm"), None)
-        if bound is not None and (number := parts.constant(bound)) is not None:
+        if bound is not None and (number := parts.tree.constant(bound)) is not None:
             edits.needs[CLIPPING] = number
         if name_in(call.func).endswith("clip_grad_value_"):
             message = f"DeepSpeed clips the norm of all gradients, not each value: decide on deepspeed.{CLIPPING}"
             edits.needs.pop(CLIPPING, None)
         elif isinstance(statement, ast.Expr):
-            message = f"DeepSpeed clips: deepspeed.{CLIPPING} must be {parts.as_written(bound) if bound is not None else 'its bound'}"
+            message = f"DeepSpeed clips: deepspeed.{CLIPPING} must be {parts.tree.as_written(bound) if bound is not None else 'its bound'}"
         else:
             message = f"clips gradients that only DeepSpeed has: deepspeed.{CLIPPING} and model.get_global_grad_norm()"
         if isinstance(statement, ast.Expr):
@@ -281,9 +279,13 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
     given = {keyword.arg: keyword for keyword in call.keywords}
     options = given[None].value if None in given else None
     size = (
-        call.args[1] if len(call.args) > 1 else given["batch_size"].value if "batch_size" in given else parts.entry(options, "batch_size")
+        call.args[1]
+        if len(call.args) > 1
+        else given["batch_size"].value
+        if "batch_size" in given
+        else parts.tree.entry(options, "batch_size")
     )
-    if size is not None and isinstance(number := parts.constant(size), int):
+    if size is not None and isinstance(number := parts.tree.constant(size), int):
         edits.needs[MICRO_BATCH] = number
     if (
         {"sampler", "batch_sampler"} & given.keys()
@@ -319,11 +321,11 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
 
 def _dataset_name(parts: LoopParts, edits: _Edits, dataset: ast.expr) -> str:
     """Return the dataset as it can be written twice: a call gets a variable before its statement, so that it runs once."""
-    statement = next((one for one in parts.around(dataset) if isinstance(one, ast.stmt)), None)
+    statement = parts.tree.statement_of(dataset)
     calls = any(isinstance(one, ast.Call) for one in ast.walk(dataset))
     if not calls or statement is None or "torch" not in parts.modules or isinstance(statement, (ast.While, *FUNCTIONS)):
         return edits.text(dataset)
-    names = {one.id for one in ast.walk(parts.tree) if isinstance(one, ast.Name)}
+    names = {one.id for one in parts.tree.nodes if isinstance(one, ast.Name)}
     name = next(one for one in ("dataset", "train_dataset", "dataset_of_ranks") if one not in names)
     edits.before(statement, f"{name} = {edits.text(dataset)}")
     edits.replace(dataset, name)
@@ -331,26 +333,27 @@ def _dataset_name(parts: LoopParts, edits: _Edits, dataset: ast.expr) -> str:
 
 
 def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
-    for line in scheduler_lines(parts.tree):
-        yield line, "the script keeps its scheduler: it changes the torch optimizer, whose learning rate DeepSpeed uses"
-    for node in ast.walk(parts.tree):
+    for call in parts.tree.calls():
+        if is_call_of(call, "step") and "sched" in ast.unparse(call.func).lower():
+            yield call.lineno, "the script keeps its scheduler: it changes the torch optimizer, whose learning rate DeepSpeed uses"
+    for node in parts.tree.nodes:
         if isinstance(node, ast.Call) and name_in(node.func).endswith(("torch.save", "save_pretrained")):
             yield (
                 node.lineno,
                 f"every rank saves here: {parts.model}.save_checkpoint(FOLDER) on all, or {parts.model}.module.state_dict() on one",
             )
-        if isinstance(node, ast.Assign) and node is not parts.optimizer_statement and _passes_forward(parts.model, node.value):
+        if isinstance(node, ast.Assign) and node is not parts.optimizer.statement and _passes_forward(parts.model, node.value):
             yield (
                 node.lineno,
                 f"{ast.unparse(node.value).partition('(')[0]}() does not go through the engine's forward: let forward() return its result",
             )
-        if is_call_of(node, "load_state_dict") and isinstance(node, ast.Call) and name_in(node.func).startswith(f"{parts.optimizer}."):
+        if is_call_of(node, "load_state_dict") and isinstance(node, ast.Call) and name_in(node.func).startswith(f"{parts.optimizer.name}."):
             yield node.lineno, "DeepSpeed keeps the optimizer's state itself: resume from save_checkpoint() with load_checkpoint()"
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:") and node.value[5:].isdecimal():
             yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'
         if isinstance(node, ast.Call) and name_in(node.func).endswith("amp.scale_loss"):
             yield node.lineno, "apex scales the loss here: leave it switched off, and choose fp16 or bf16 in the configuration"
-        if isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "autocast":
+        if isinstance(node, ast.Call) and last_name_in(node.func) == "autocast":
             yield node.lineno, "autocast is kept: choose it, or bf16 and fp16 in the configuration, not both"
 
 
@@ -364,7 +367,7 @@ def _passes_forward(model: str, call: ast.expr) -> bool:
 
 def _keep_blocks(parts: LoopParts, edits: _Edits) -> None:
     """Remove an emptied `if` of the accumulation; give any other emptied block a `pass`."""
-    for node in ast.walk(parts.tree):
+    for node in parts.tree.nodes:
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, ())
             if isinstance(block, list) and block and all(id(one) in edits.taken for one in block):

@@ -1,35 +1,12 @@
-"""Find the optimizer of a plain training loop and the model whose parameters it gets; and the syntax that such a search shares. Pure."""
+"""Find the optimizer of a plain training loop and the model whose parameters it gets. Pure."""
 
 from __future__ import annotations
 
 import ast
 
 from dstui.adopt.no_deepspeed import is_optimizer
+from dstui.adopt.script_tree import NoPlace, ScriptTree, is_call_of, last_name_in, name_in, parameters_of
 from dstui.base.dataclass import dataclass
-
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-class NoPlace(Exception):
-    """There is no clear place for the lines. Holds the line that shows it (0: none) and the reason."""
-
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(message)
-        self.line, self.message = line, message
-
-
-def name_in(node: ast.AST | None) -> str:
-    """Return a dotted name; "" for any other expression."""
-    if isinstance(node, ast.Attribute):
-        inner = name_in(node.value)
-        return f"{inner}.{node.attr}" if inner else ""
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def is_call_of(node: ast.AST | None, method: str) -> bool:
-    """Return whether a node calls a method of this name."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
-
 
 TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
 """Optimizers that DeepSpeed takes with ZeRO without a further key."""
@@ -46,58 +23,53 @@ class LoopOptimizer:
     kind: str
 
 
-def find_optimizer(tree: ast.Module, parents: dict[int, ast.AST]) -> LoopOptimizer:
+def find_optimizer(tree: ScriptTree) -> LoopOptimizer:
     """Return the one optimizer of a script. Raises NoPlace."""
     aliases = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
-        for node in ast.walk(tree)
+        for node in tree.nodes
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-    } | {alias.asname: alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names if alias.asname}
+    } | {alias.asname: alias.name for node in tree.nodes if isinstance(node, ast.Import) for alias in node.names if alias.asname}
 
     def builds(call: ast.expr) -> bool:
         root, dot, rest = name_in(getattr(call, "func", None)).partition(".")
         return isinstance(call, ast.Call) and is_optimizer(f"{aliases.get(root, root)}{dot}{rest}")
 
-    assigned = sorted((node for node in ast.walk(tree) if isinstance(node, ast.Assign)), key=lambda node: node.lineno)
+    assigned = sorted((node for node in tree.nodes if isinstance(node, ast.Assign)), key=lambda node: node.lineno)
     found = [(node, calls) for node in assigned if all(map(builds, calls := _either(node.value)))]
     if not found:
         return _by_its_use(tree, assigned)
     names = {name_in(node.targets[0]) for node, _ in found}
-    statement = found[0][0] if len(found) == 1 else _choice([node for node, _ in found], parents)
+    statement = found[0][0] if len(found) == 1 else _choice([node for node, _ in found], tree)
     if len(names) != 1 or statement is None:
         raise NoPlace(found[1][0].lineno, f"it builds {len(found)} optimizers")
     models = {_model(tree, call, node) for node, calls in found for call in calls}
     if len(models) != 1:
         raise NoPlace(found[0][0].lineno, NOT_ONE_MODEL)
-    kinds = [name_in(call.func).rpartition(".")[2] for _, calls in found for call in calls if isinstance(call, ast.Call)]
+    kinds = [last_name_in(call.func) for _, calls in found for call in calls if isinstance(call, ast.Call)]
     return LoopOptimizer(statement, names.pop(), models.pop(), next((kind for kind in kinds if kind not in TESTED), kinds[0]))
 
 
-def in_a_class(tree: ast.Module, parents: dict[int, ast.AST], optimizer: LoopOptimizer) -> LoopOptimizer:
+def in_a_class(tree: ScriptTree, optimizer: LoopOptimizer) -> LoopOptimizer:
     """Return the optimizer by the attribute that it has in the class whose methods train: `Trainer(model, optimizer)`.
 
     The class gets the model and the optimizer when it is created, and its `__init__` keeps both.
     """
-    backward = next((one for one in ast.walk(tree) if is_call_of(one, "backward")), None)
-    kind = _class_around(backward, parents)
+    backward = next((one for one in tree.calls() if is_call_of(one, "backward")), None)
+    around = tree.around(backward) if backward is not None else ()
+    kind = next((one for one in around if isinstance(one, ast.ClassDef)), None)
     start = next((one for one in kind.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None) if kind else None
     if kind is None or start is None or optimizer.name.startswith("self."):
         return optimizer
-    parameters = [one.arg for one in (*start.args.posonlyargs, *start.args.args)][1:]
-    for call in (one for one in ast.walk(tree) if isinstance(one, ast.Call) and name_in(one.func) == kind.name):
+    parameters = parameters_of(start)[1:]
+    for call in (one for one in tree.calls() if name_in(one.func) == kind.name):
         given = {name_in(value): name for value, name in zip(call.args, parameters, strict=False)}
         given |= {name_in(one.value): one.arg for one in call.keywords if one.arg}
         model, name = (_attribute(start, given.get(one)) for one in (optimizer.model, optimizer.name))
         if model and name:
             return LoopOptimizer(start.body[-1], name, model, optimizer.kind)
     return optimizer
-
-
-def _class_around(node: ast.AST | None, parents: dict[int, ast.AST]) -> ast.ClassDef | None:
-    while node is not None and not isinstance(node, ast.ClassDef):
-        node = parents.get(id(node))
-    return node
 
 
 def _attribute(function: ast.FunctionDef, parameter: str | None) -> str:
@@ -126,16 +98,16 @@ def _either(value: ast.expr) -> list[ast.expr]:
     return [*_either(value.body), *_either(value.orelse)] if isinstance(value, ast.IfExp) else [value]
 
 
-def _choice(statements: list[ast.Assign], parents: dict[int, ast.AST]) -> ast.If | None:
+def _choice(statements: list[ast.Assign], tree: ScriptTree) -> ast.If | None:
     """Return the `if` of which each branch holds at most one of these statements; None if there is none."""
     chains = []
     for one in statements:
         inner: ast.AST = one
-        while isinstance(parent := parents.get(id(inner)), ast.If):
+        while isinstance(parent := tree.parent(inner), ast.If):
             inner = parent
         chains.append(inner)
     first = chains[0]
-    branches = [parents.get(id(one)) for one in statements]
+    branches = [tree.parent(one) for one in statements]
     if isinstance(first, ast.If) and all(one is first for one in chains):
         places = {(id(parent), one in getattr(parent, "orelse", ())) for one, parent in zip(statements, branches, strict=True)}
         return first if len(places) == len(statements) else None
@@ -147,13 +119,13 @@ def _names(target: ast.expr) -> list[str]:
     return [name_in(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
 
 
-def _by_its_use(tree: ast.Module, assigned: list[ast.Assign]) -> LoopOptimizer:
+def _by_its_use(tree: ScriptTree, assigned: list[ast.Assign]) -> LoopOptimizer:
     """Return the optimizer that a function or method builds: the name whose step() and zero_grad() are called."""
-    calls = [name_in(one.func) for one in ast.walk(tree) if isinstance(one, ast.Call)]
+    calls = [name_in(one.func) for one in tree.calls()]
     used = {name.rpartition(".")[0] for name in calls if name.endswith(".step")} & {
         name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")
     }
-    scaled = {name_in(one.args[0]) for one in ast.walk(tree) if is_call_of(one, "step") and isinstance(one, ast.Call) and one.args}
+    scaled = {name_in(one.args[0]) for one in tree.calls() if is_call_of(one, "step") and one.args}
     used |= scaled & {name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")}
     found = [(node, node.value) for node in assigned if name_in(node.targets[0]) in used and isinstance(node.value, ast.Call)]
     together = [(node, names) for node in assigned if len(used & set(names := _names(node.targets[0]))) == 1]
@@ -172,7 +144,7 @@ def _by_its_use(tree: ast.Module, assigned: list[ast.Assign]) -> LoopOptimizer:
     return LoopOptimizer(statement, name_in(statement.targets[0]), models[0], "")
 
 
-def _model(tree: ast.Module, call: ast.expr, statement: ast.Assign) -> str:
+def _model(tree: ScriptTree, call: ast.expr, statement: ast.Assign) -> str:
     """Return the model whose parameters an optimizer gets, from its arguments or the assignments of the names in them."""
     names: list[str] = []
     looked_at, seen = [call], set[str]()
@@ -185,8 +157,8 @@ def _model(tree: ast.Module, call: ast.expr, statement: ast.Assign) -> str:
         ]
         wanted = {one.id for one in walked if isinstance(one, ast.Name)} - seen
         seen |= wanted
-        looked_at = [one.value for one in ast.walk(tree) if isinstance(one, ast.Assign) and {name_in(to) for to in one.targets} & wanted]
-    called = {name_in(one.func) for one in ast.walk(tree) if isinstance(one, ast.Call)}
+        looked_at = [one.value for one in tree.nodes if isinstance(one, ast.Assign) and {name_in(to) for to in one.targets} & wanted]
+    called = {name_in(one.func) for one in tree.calls()}
     names = list(dict.fromkeys(_whole_model(name, called) for name in names if name))
     if len(names) != 1:
         raise NoPlace(statement.lineno, NOT_ONE_MODEL)

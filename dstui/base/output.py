@@ -6,15 +6,18 @@ dstui's own remarks to standard error.
 
 from __future__ import annotations
 
+import codecs
 import errno
+import json
 import os
 import shutil
 import signal
 import sys
 import termios
 from io import TextIOWrapper
-from typing import TextIO
+from typing import Any, TextIO
 
+from dstui.base.glyphs import replace_glyphs, wants_ascii
 from dstui.base.text import escaped
 
 
@@ -59,6 +62,11 @@ def wants_lines() -> bool:
     return os.isatty(0) and os.isatty(2) and bool(no_screen())
 
 
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON, with escapes instead of the characters that standard output lacks."""
+    return json.dumps(value, indent=indent, ensure_ascii=not draws_unicode())
+
+
 def put(text: str) -> None:
     """Write text to standard output that is sanitised already (gigabytes of log lines)."""
     if sys.stdout is not None:
@@ -99,11 +107,18 @@ class Results:
 
 
 def begin() -> None:
-    """Escape characters that the encoding of standard output lacks, and treat a closed standard input as empty."""
+    """Replace glyphs that the reader of an output cannot show, escape other characters, and treat a closed standard input as empty."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115 - for as long as the process lives
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    codecs.register_error("dstui.shown", _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            plain = stream.isatty() and wants_ascii(os.environ)
+            stream.reconfigure(encoding="ascii" if plain else None, errors="dstui.shown")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    return replace_glyphs(error, lambda char: char.encode("ascii", "backslashreplace").decode())
 
 
 def _write(stream: TextIO | None, *texts: str) -> None:

@@ -9,58 +9,45 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dstui.check.plan_facts import PlanFacts
 from dstui.plan.finding import Finding, sort_findings
 
 if TYPE_CHECKING:
-    from dstui.adopt.script import NoScript, ScriptFacts
     from dstui.check.context import Context
-    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
-    from dstui.plan.env_file import EnvFiles
-    from dstui.plan.hostfile import HostfileProblem
     from dstui.render.target import Target
 
-__all__ = ["check_config", "check_plan"]
+__all__ = ["PlanFacts", "check_config", "check_plan"]
 
 
-def check_plan(  # noqa: PLR0913 - all but the first two are named
-    plan: Plan,
-    machine: Machine | None = None,
+NO_FACTS = PlanFacts()
+
+
+def check_plan(
+    target: Target,
+    facts: PlanFacts = NO_FACTS,
     *,
     world_size: int | None = None,
     integration: str | None = None,
     deepspeed_version: str | None = None,
-    script: ScriptFacts | NoScript | None = None,
-    models: Mapping[str, Mapping[str, Any] | None] | None = None,
-    pool: Mapping[str, int] | HostfileProblem | None = None,
-    env_files: EnvFiles | None = None,
-    slurm: SlurmOffers | None = None,
 ) -> list[Finding]:
     """Return the findings on a Plan, most severe first. Unknown facts about the machine or the world size are not judged.
 
-    `script`: the facts about the training script (`dstui.documents.training_script.script_facts_of`). `models`: the config.json of
-    each configuration's model (`dstui.facts.model_configs.read_model_configs`). `pool`: the content of the hostfile (`hostfile_of` of
-    `dstui.documents.plan_files`). `env_files`: the .deepspeed_env files that DeepSpeed would read (`env_files_of` there). `slurm`: the
-    offers of this host's SLURM cluster.
-
-    Without a version, the machine's DeepSpeed decides, else the newest known release.
+    The keyword arguments override what the Plan and the Machine say. Without any version, the newest known release is judged.
     """
     from dstui.check.context import Context
     from dstui.machine.snapshot import Machine
     from dstui.plan.catalogue import is_version, release
-    from dstui.plan.env_file import EnvFiles
     from dstui.plan.holes import find_holes
     from dstui.render.reaching import env_file_lines
-    from dstui.render.target import Target
 
-    of_machine = machine.software.deepspeed if machine is not None else None
-    installed = deepspeed_version or (of_machine if isinstance(of_machine, str) and is_version(of_machine) else None)
+    plan, probed = target.plan, target.machine.software.deepspeed
+    installed = deepspeed_version or (probed if isinstance(probed, str) and is_version(probed) else None)
     known = release(installed)
     reader = integration or plan.job.integration
-    target = Target(plan, machine or Machine.unprobed(), pool if isinstance(pool, Mapping) else None, env_files or EnvFiles())
     ranks = world_size if world_size is not None else target.world_size
-    machine = target.hosts_machine if machine is not None else None  # a machine that only starts the ranks says nothing about them
+    machine = target.hosts_machine if target.machine != Machine.unprobed() else None  # no ranks run on one that only starts them
     found: list[Finding] = []
     for number, (name, config) in enumerate(plan.configurations.items()):
         whole = plan if number == 0 else None  # rules about the Plan as a whole run once
@@ -74,13 +61,13 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
                 whole,
                 root=f"models.{name}.deepspeed." if name else "deepspeed.",
                 lines=plan.line_of,
-                script=script,
-                model=(models or {}).get(name),
+                script=facts.script,
+                model=facts.configs.get(name),
                 trained=plan.trains(name),
-                pool=pool,
+                pool=facts.pool,
                 installed=installed,
                 env_lines=env_file_lines(target) if whole is not None else (),
-                slurm=slurm,
+                slurm=facts.slurm,
             )
         )
     found += _no_command(target, found)

@@ -67,8 +67,8 @@ def session_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dstui {__version__}")
     parser.add_argument("--machine", metavar="FILE", help="plan for the machine recorded in FILE instead of this one")
     parser.add_argument(
-        "--no-oracle",
         "--no-reference",
+        "--no-oracle",
         action="store_true",
         help="edit without the verdict of the installed DeepSpeed (a process of 250 MB)",
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 from pathlib import Path
 
 from dstui.base.files import FileProblem
-from dstui.base.output import Ink, refuse, remark, say, tell
+from dstui.base.output import Ink, json_text, refuse, remark, say, tell
 from dstui.base.text import sanitise
 from dstui.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from dstui.checkpoints.convert import Conversion, Kind, conversion_problem, convert, describe_checkpoint, estimate_cost, format_gib
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
             return _convert("universal", checkpoint, args.universal, args)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
-    tell(json.dumps(checkpoint.as_json(), indent=2, ensure_ascii=False) if args.json else _shown(checkpoint))
+    tell(json_text(checkpoint.as_json(), 2) if args.json else _shown(checkpoint))
     return int(bool(checkpoint.problems))
 
 

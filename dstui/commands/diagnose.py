@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from datetime import datetime
 from typing import Any
 
 from dstui.base.files import FileProblem
-from dstui.base.output import refuse, say, tell
+from dstui.base.output import json_text, refuse, say, tell
 from dstui.base.text import sanitise
 from dstui.diagnosis import Diagnosis, diagnose, report
 from dstui.diagnosis.job.notes import latest_failures, repeated, with_history
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _dumped(found: dict[str, Any]) -> str:
-    return json.dumps(found, indent=1, ensure_ascii=False)
+    return json_text(found, 1)
 
 
 def _path(name: str) -> str:

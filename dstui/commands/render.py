@@ -107,11 +107,9 @@ def _script_artifact(plan: Plan, whole: bool) -> Artifact:
     if changed is None or not changed.text:
         purpose = "the lines that the training script needs for this Plan"
         return Artifact("script_lines.py", code_for_script(plan), purpose, notes=changed.notes if changed else ())
-    use = f"-o FOLDER writes {changed.name}; then set job.script to it"
+    use = f"now set job.script to {changed.name}" if whole else f"-o FOLDER writes {changed.name}; then set job.script to it"
     text = changed.text if whole else changed.diff
-    return Artifact(
-        changed.name, text, "the script with DeepSpeed's lines", notes=(*changed.notes, f"job.script: {changed.name}" if whole else use)
-    )
+    return Artifact(changed.name, text, "the script with DeepSpeed's lines", notes=(*changed.notes, use))
 
 
 def _say_what_reaches(target: Target) -> None:

@@ -129,7 +129,7 @@ def script_named(name: str, text: str) -> Script:
 def _needs_of_loop(text: str) -> Mapping[str, bool | float]:
     """Return the values of the configuration that a plain loop decides."""
     from dstui.adopt.adapted_script import adapted
-    from dstui.adopt.loop_optimizer import NoPlace
+    from dstui.adopt.script_tree import NoPlace
 
     try:
         return adapted(text).needs
@@ -168,7 +168,7 @@ def changed_script(plan: Plan) -> ChangedScript | None:
     from difflib import unified_diff
 
     from dstui.adopt.adapted_script import adapted
-    from dstui.adopt.loop_optimizer import NoPlace
+    from dstui.adopt.script_tree import NoPlace
 
     path = Path(plan.place(plan.job.workdir), plan.job.script)
     name = f"{path.stem}_deepspeed.py"

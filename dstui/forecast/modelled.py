@@ -21,6 +21,7 @@ from dstui.forecast.read_setup import (
     SWIFT_LOSS_BYTES,
     add_optimizer,
     configurations,
+    placed_bytes,
     setup_of,
 )
 from dstui.forecast.setup import Setup
@@ -35,6 +36,10 @@ TRL_LOSS = (
     "from 1.8 on, TRL's SFTTrainer computes the loss in chunks, so that the logits are never whole: set model.fused_loss: true for it"
 )
 SHORTER = "--{} is the longest that a sample may be: without packing, samples may be shorter, so the ranges begin at {} tokens"
+PLACED = (
+    "the script loads the model onto the GPU with device_map, in {} bits, before DeepSpeed converts it: without device_map it stays in RAM "
+    "until then"
+)
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 
@@ -99,6 +104,10 @@ def models_of(
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
+        quantized = bool((model and model.quantization) or mine.stored)
+        if mine.placed and setup.stage < 3 and setup.training and not quantized:
+            setup = setup._replace(placed=placed_bytes(mine.placed, known(machine.software.transformers, None)))
+            notes.append(PLACED.format(8 * setup.placed))
         if mine.shape and 0 < mine.shape.positions < setup.sequence:
             notes.append(TOO_LONG.format(mine.shape.positions, setup.sequence))
         limit = longest_sample(options) if options and not name and setup.sequence > SHORT else ""

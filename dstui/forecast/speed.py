@@ -14,12 +14,14 @@ from dstui.forecast.activations import loss_moves, moved_in_layers
 from dstui.forecast.architecture import TensorShape
 from dstui.forecast.model import Counts
 from dstui.forecast.pipeline import seconds_of
-from dstui.forecast.rates import HOST_SECONDS, Rates
+from dstui.forecast.rates import ADAPTED_PASS, COMPILED_PASS, HOOK_SECONDS, PASS_SECONDS, STALL_SECONDS, Rates
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import optimizer_bytes
 
-START_TOKENS = 700
-"""The number of tokens at which a micro-batch reaches half of the speed of a large one."""
+STARTS = 2.6
+"""The number of tokens at which a micro-batch reaches half of the speed of a large one, in units of the operations that a GPU computes in
+the time in which it moves a byte of its memory: a product of few tokens waits for its weights. It is 350 tokens on A100-80 and 610 on H100,
+between the best for the rows of each that are for fitting (100 to 300, 700: tests/forecast/speed_rows.py)."""
 MEMORY_SHARE = 0.8
 """The share of the data sheet's memory bandwidth that kernels reach if they only move bytes."""
 AGAIN = {"full": 1.0, "selective": 0.4, "attention": 0.0}
@@ -40,6 +42,10 @@ ALIBI = 1.7
 """The slowdown of fused attention with ALiBi's bias, which has kernels of its own (MPT in Triton, llm-foundry's tables of 2023)."""
 HOP_SECONDS = 3.2e-6
 """The latency of a collective per further rank of its ring, which no compute hides."""
+EXCHANGE_SECONDS = 2.0e-3
+"""The seconds that an exchange of tensor parallelism takes beside those of its bytes, because every rank waits for the last: the geometric
+mean of five pages. 0.7 ms in Megatron's 22B (Korthikanti et al., arxiv.org/abs/2205.05198, table 5); with DeepSpeed 1.3 (1.3B on
+8 x V100), 2.7 (BLOOM on A100), 3.4 (GPT-NeoX-20B) and 4.3 (a DGX-2), all in tests/long. AutoTP on H100 loses 2.5 to 5 (DeepSpeed #8064)."""
 HIDDEN = 0.75
 """The share of the smaller of compute and communication that runs beside the larger if overlap_comm is on."""
 BOUND = 1.3
@@ -88,7 +94,7 @@ class Traffic:
     host: float
     """The time of Python, per micro-batch."""
     stall: float
-    """The part of `host` that no kernel hides: stage 3 waits for its hooks between the layers (19.7k to 14.6k tokens/s on 4 x GH200)."""
+    """The time that no kernel hides: stage 3 waits for its hooks between the layers."""
     overlap: float
     """The share of the smaller of compute and collectives that is hidden."""
     adding: float
@@ -121,7 +127,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
     aligned = UNALIGNED if narrow and shape.vocabulary % 8 else 1.0
     share = AGAIN[setup.recompute] * again
     peak = rates.flops if narrow or not rates.slow_flops else rates.slow_flops
-    reached = peak * rates.sustained * tokens / (tokens + START_TOKENS)
+    reached = peak * rates.sustained * tokens / (tokens + STARTS * peak / rates.memory)
     seconds, of_head = (passes + 2 * share) * active * tokens / reached, passes * head * tokens * aligned / reached
     square = setup.sequence * tokens * shape.heads * shape.head_dim * shape.layers
     products = ATTENTION_FORWARD * (1 + again * (setup.recompute != "selective")) + ATTENTION_BACKWARD * setup.training
@@ -133,7 +139,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
         moved = moved_in_layers(setup, shape, again and setup.recompute != "attention") + _adapters_moved(setup, n, again)
-        seconds += moved * tokens / bytes_moved
+        seconds += (moved * tokens + _unpacked(n, again)) / bytes_moved
         of_head += 2 * loss_moves(setup, shape) * tokens / bytes_moved
     split = setup.tensor_parallel
     seconds = seconds / split + _exchanged(setup, shape, tokens, again, rates)
@@ -165,6 +171,12 @@ def _adapters_moved(setup: Setup, n: Counts, again: bool) -> float:
     return (forward * (1 + again) + backward) * (4 if setup.precision in ("fp32", "autocast") else 2) / setup.tensor_parallel
 
 
+def _unpacked(n: Counts, again: bool) -> float:
+    """Return the bytes that are moved to unpack quantized weights."""
+    forward, backward = n.unpacked
+    return n.frozen * (forward * (1 + again) + backward)
+
+
 def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates: Rates) -> float:
     """Return the seconds of collectives within the layers, which nothing hides: those of AutoTP, Ulysses and experts."""
     hidden, forward = 2.0 * shape.hidden * tokens, 1 + again
@@ -179,7 +191,8 @@ def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates
         moved += heads * shape.head_dim / shape.hidden * hidden * passes * (setup.sequence_parallel - 1) / setup.sequence_parallel
     if setup.expert_parallel > 1 and shape.experts:
         moved += 2 * shape.experts * hidden * passes * (setup.expert_parallel - 1) / setup.expert_parallel
-    return moved * shape.layers / link
+    waits = EXCHANGE_SECONDS * 2 * passes * (setup.tensor_parallel > 1)
+    return shape.layers * (moved / link + waits)
 
 
 def _passed_on(setup: Setup, shape: TensorShape, rates: Rates) -> float:
@@ -210,15 +223,22 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
         micro += calls * COLLECTIVE_SECONDS * (setup.stage > 1)
     copies, optimizer, names = _offload(setup, n, rates)
     optimizer, beside, hides = _hidden(setup, n, optimizer, rates)
-    host = HOST_SECONDS[setup.stage if shards > 1 else min(setup.stage, 1)] * shape.layers
+    host = _host(setup, n) * shape.layers / setup.pipeline
     if setup.stage == 3 and shards > 1 and setup.split_experts and shape.experts:
         waits += EXPERT_SECONDS * _expert_layers(shape, n) * (2 + setup.checkpointing if setup.training else 1)
     if not setup.training:
         micro, boundary, optimizer, beside = gather / 2, 0.0, 0.0, 0.0
     between = "communication between the nodes" if nodes > 1 and rates.between < rates.inside else "communication between the GPUs"
     overlap = HIDDEN if setup.overlap else 0.6 if setup.stage == 3 else 0.0
-    stall = host * (setup.stage == 3) + waits
+    stall = STALL_SECONDS * shape.layers * (setup.stage == 3 and shards > 1) + waits
     return Traffic(micro, boundary, copies, optimizer, beside, hides, host, stall, overlap, _adding(setup, n, rates), (between, *names))
+
+
+def _host(setup: Setup, n: Counts) -> float:
+    """Return the seconds of Python per layer and micro-batch: starting the kernels of each pass, and DeepSpeed's hooks."""
+    passes = 1 + (1 + setup.checkpointing) * setup.training
+    each = PASS_SECONDS * (ADAPTED_PASS if n.adapters else 1) * (COMPILED_PASS if setup.compiled or setup.megatron else 1)
+    return passes * each + HOOK_SECONDS[setup.stage]
 
 
 def _adding(setup: Setup, n: Counts, rates: Rates) -> float:
@@ -261,12 +281,13 @@ def _hidden(setup: Setup, n: Counts, optimizer: float, rates: Rates) -> tuple[fl
 
 def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple[str, str]]:
     """Return the seconds of copies per micro-batch and of the optimizer, and their names."""
-    lp, mine, per_node = setup.weight_bytes, n.trained / setup.shards, max(setup.ranks // setup.nodes, 1)
+    lp, per_node = setup.weight_bytes, max(setup.ranks // setup.nodes, 1)
+    mine = n.trained / setup.split / (setup.shards if setup.stage else 1)
     copies, name = 0.0, "copies over PCIe"
     if setup.param_offload != "none":
         in_ram = setup.param_offload == "cpu" or (not n.frozen and mine <= setup.host_params)  # max_in_cpu holds all of them
         link = rates.host_link if in_ram else min(rates.host_link, rates.nvme_read / per_node)
-        copies = 2 * _stored(setup, n) / setup.shards / link
+        copies = 2 * _stored(setup, n) / setup.split / setup.shards / link
         name = name if in_ram else "reading from NVMe"
     if setup.optimizer_offload == "none":
         moved = (16 + 2 * optimizer_bytes(setup)) * mine

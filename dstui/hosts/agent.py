@@ -26,7 +26,8 @@ Files are named relative to the job folder, which has the same layout on this ho
 host's clock.
 
 This is one long file because it is sent as it is: it cannot import dstui. It repeats code for ending processes
-(dstui/jobs/supervisor/escalation.py) and checking files (dstui/base/regular_files.py).
+(dstui/jobs/supervisor/escalation.py) and checking files (dstui/base/regular_files.py). An Agent serves the connection with a Folder (the
+job folder here), an Outbox (what the ranks write), Records (which ranks are gone), a Gauge (the GPUs), and a Sweep that ends all processes.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ import stat
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 READY = b"\0dstui agent 1\n"
 """The first line of the output; a login shell may print text before it."""
@@ -70,26 +71,15 @@ LAUNCHER = "deepspeed.launcher."
 RANK_FILE = re.compile(r"rank_([0-9]{1,5})\.(?:log|jsonl?|stacks)")
 BUFFERS = "/dev/shm/deepspeed_allreduce_buffer_%d_%s_%s_*"
 """Shared memory that DeepSpeed leaves for each rank on a CPU (dstui/jobs/store/cleanup.py)."""
+Process = Tuple[int, int]
+"""Pid, and start time in clock ticks since boot."""
 
 
 class NotPossible(Exception):
     """Nothing can be done here. Holds the reason as a sentence."""
 
 
-Process = Tuple[int, int]
-"""Pid, and start time in clock ticks since boot."""
-
-
-def say(what: str, data: bytes = b"", **facts: Any) -> bool:
-    """Write one frame. Return whether it was taken; exit when the reader blocks for 60 s."""
-    frame = memoryview(json.dumps({**facts, "is": what, "size": len(data)}).encode() + b"\n" + data)
-    signal.alarm(STUCK)
-    try:
-        while frame:
-            frame = frame[os.write(1, frame) :]
-    except OSError:
-        return False
-    return True
+# Processes
 
 
 def ticks_of(pid: int) -> Optional[int]:
@@ -146,6 +136,57 @@ def send(process: Process, number: int) -> None:
             pass
 
 
+# Files
+
+
+def open_plain(path: str, flags: int, mode: int = 0o600) -> int:
+    """Return a descriptor of a regular file. Raises OSError for other files."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return fd
+
+
+def read_plain(path: str, at: int, most: int) -> bytes:
+    """Return up to `most` bytes of a regular file; b"" if there is none."""
+    try:
+        fd = open_plain(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.pread(fd, most, at)
+    finally:
+        os.close(fd)
+
+
+def write_plain(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Replace a file atomically."""
+    new = f"{path}.{os.getpid()}"
+    fd = open_plain(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+    os.replace(new, path)
+
+
+def own_folder(path: str, make: bool) -> bool:
+    """Create the job folder here, or check the existing one: owned by this user alone, no link. Return whether it exists."""
+    if make:
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise NotPossible(f"cannot make the folder {path}: {error.strerror}") from None
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise NotPossible(f"{path} is not this user's own folder: another user created it")
+    return True
+
+
 def own_place(order: Dict[str, Any]) -> str:
     """Return the path of the job folder on this host, existing or not: in the temporary folder of TMPDIR, else in /tmp.
 
@@ -188,52 +229,73 @@ def lead_away(folder: str, shared: str) -> None:
         shutil.rmtree(shared, ignore_errors=True)
 
 
-def own_folder(path: str, make: bool) -> bool:
-    """Create the job folder here, or check the existing one: owned by this user alone, no link. Return whether it exists."""
-    if make:
+class Folder:
+    """The job folder on this host, and the names of the files in it."""
+
+    def __init__(self, order: Dict[str, Any]) -> None:
+        self.path = own_place(order)
+        self.called: str = order["folder"]
+        self.attempt: int = order["attempt"]
+
+    def here(self, text: str) -> str:
+        """Return a text with the job's name for the folder replaced by its path on this host."""
+        return text.replace(self.called, self.path)
+
+    def file(self, name: str) -> str:
+        """Return the path of a file of the job."""
+        return os.path.join(self.path, name)
+
+    def place(self, name: str) -> str:
+        """Return the path of a file or folder of this attempt, relative to the job folder."""
+        return name if self.attempt == 1 else f"attempts/{self.attempt}/{name}"
+
+    def names(self, part: str) -> List[str]:
+        """Return the files of the ranks in a folder of this attempt."""
         try:
-            os.mkdir(path, 0o700)
+            found = os.listdir(self.file(self.place(part)))
+        except OSError:
+            return []
+        return [self.place(f"{part}/{name}") for name in found if RANK_FILE.fullmatch(name)]
+
+    def states(self) -> Iterator[Tuple[str, bytes]]:
+        """Yield the states that the ranks' hooks report: file and content."""
+        for name in self.names("engine"):
+            if name.endswith(".json"):
+                yield name, read_plain(self.file(name), 0, LARGEST_STATE)
+
+    def size(self, name: str) -> int:
+        """Return the size of a file; 0 if there is none."""
+        try:
+            return os.lstat(self.file(name)).st_size
+        except OSError:
+            return 0
+
+    def write(self, files: Dict[str, str]) -> None:
+        """Write the files of an order."""
+        for name, text in files.items():
+            *inner, last = [part for part in name.split("/") if part.strip(".")]
+            os.makedirs(os.path.join(self.path, *inner), 0o700, exist_ok=True)
+            write_plain(os.path.join(self.path, *inner, last), self.here(text).encode(), 0o700)
+
+    def prepare(self) -> None:
+        """Create the folders of an attempt."""
+        for part in ("logs", "ranks"):
+            os.makedirs(self.file(self.place(part)), 0o700, exist_ok=True)
+
+    def begin(self) -> bool:
+        """Mark this attempt as begun. Return whether it was not yet."""
+        try:
+            os.close(os.open(self.file(f"begun-{self.attempt}"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
-            pass
-        except OSError as error:
-            raise NotPossible(f"cannot make the folder {path}: {error.strerror}") from None
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return False
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise NotPossible(f"{path} is not this user's own folder: another user created it")
-    return True
+            return False
+        return True
 
-
-def open_plain(path: str, flags: int, mode: int = 0o600) -> int:
-    """Return a descriptor of a regular file. Raises OSError for other files."""
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return fd
-
-
-def read_plain(path: str, at: int, most: int) -> bytes:
-    """Return up to `most` bytes of a regular file; b"" if there is none."""
-    try:
-        fd = open_plain(path, os.O_RDONLY)
-    except OSError:
-        return b""
-    try:
-        return os.pread(fd, most, at)
-    finally:
-        os.close(fd)
-
-
-def write_plain(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file atomically."""
-    new = f"{path}.{os.getpid()}"
-    fd = open_plain(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-    os.replace(new, path)
+    def remove(self) -> None:
+        """Remove the folder, and the links that lead to it."""
+        if own_folder(self.path, False):
+            shutil.rmtree(self.path, ignore_errors=True)
+        if self.path != self.called:
+            lead_away(self.path, self.called)
 
 
 def lacks(needs: Dict[str, Any]) -> List[str]:
@@ -274,6 +336,129 @@ def lacks_module(python: str, module: str, env: Dict[str, str]) -> List[str]:
     return []
 
 
+class Home:
+    """The other end of standard output, where the frames go."""
+
+    def __init__(self) -> None:
+        self.deaf = False  # nobody reads: the agent still finishes what it began
+
+    def put(self, what: str, data: bytes = b"", **facts: Any) -> None:
+        """Write one frame. Its reader counts as gone when it blocks for 60 s."""
+        if self.deaf:
+            return
+        frame = memoryview(json.dumps({**facts, "is": what, "size": len(data)}).encode() + b"\n" + data)
+        signal.alarm(STUCK)
+        try:
+            while frame:
+                frame = frame[os.write(1, frame) :]
+        except OSError:
+            self.deaf = True
+
+
+class Outbox:
+    """Sends what the ranks write: the growth of logs, and states that changed."""
+
+    def __init__(self, folder: Folder, home: Home, sent: Dict[str, int]) -> None:
+        self.folder, self.home = folder, home
+        self.sent = dict(sent)  # file -> bytes that are at home already
+        self.states: Dict[str, bytes] = {}  # file -> the last reported state of a rank's hook
+
+    def send_logs(self) -> bool:
+        """Send what the logs have grown by, a piece of each in turn. Return whether there was any."""
+        moved, budget = False, BUDGET
+        engine = [name for name in self.folder.names("engine") if name.endswith((".jsonl", ".stacks"))]
+        growing = [*self.folder.names("logs"), *engine, "launcher.log"]
+        while growing and budget > 0:
+            for name in list(growing):
+                size = self._send_piece(name)
+                budget -= size
+                moved = moved or size > 0
+                if size < CHUNK:
+                    growing.remove(name)
+        return moved
+
+    def _send_piece(self, name: str) -> int:
+        """Send a piece of a file. Return its size."""
+        at = self.sent.get(name, 0)
+        data = read_plain(self.folder.file(name), at, CHUNK) if self.folder.size(name) > at else b""
+        if data:
+            self.home.put("log", data, file=name, at=at)
+            self.sent[name] = at + len(data)
+        return len(data)
+
+    def send_states(self) -> None:
+        """Send the states that changed."""
+        for name, data in self.folder.states():
+            if data and self.states.get(name) != data:
+                self.states[name] = data
+                self.home.put("state", data, file=name)
+
+
+class Records:
+    """The records of the ranks: which have begun, have ended or are gone."""
+
+    def __init__(self, folder: Folder, tag: str) -> None:
+        self.folder, self.tag = folder, tag
+        self.read: Dict[str, Tuple[int, Dict[str, Any]]] = {}  # file -> (modification time, content)
+        self.waiting: Dict[str, Tuple[bytes, int]] = {}  # file -> (its bytes, bytes of the log to send first)
+        self.lost: Dict[str, float] = {}  # file -> when its rank was last seen alive
+
+    def look(self) -> None:
+        """Queue the records that are new, and those of ranks that are gone. A rank's end is sent after its last line."""
+        for name in self.folder.names("ranks"):
+            try:
+                written = os.lstat(self.folder.file(name)).st_mtime_ns
+            except OSError:
+                continue
+            known = self.read.get(name)
+            if known is None or known[0] != written:
+                self._queue(name, written)
+            elif known[1].get("exit_code") is None and "shim" in known[1] and name not in self.lost:
+                if ticks_of(known[1]["shim"]) == known[1].get("ticks"):
+                    continue
+                self._queue(name, written)  # the rank may have written its end in between
+                if self.read[name][1].get("exit_code") is None:
+                    self.lost[name] = time.time()
+                    self._queue(name, written)
+
+    def _queue(self, name: str, written: int) -> None:
+        """Queue a record in its present state, to be sent after the present content of its log."""
+        data = read_plain(self.folder.file(name), 0, LARGEST_RECORD)
+        try:
+            facts = json.loads(data.decode())
+            if not isinstance(facts, dict) or facts.get("tag") != self.tag or not isinstance(facts.get("shim", 0), int):
+                return
+        except ValueError:
+            return  # half-written: the next look reads all of it
+        self.read[name] = (written, facts)
+        if name in self.lost:
+            data = json.dumps(dict(facts, lost=self.lost[name])).encode()
+        self.waiting[name] = (data, self.folder.size(log_of(name)))
+
+    def send(self, home: Home, sent: Dict[str, int]) -> bool:
+        """Send the records whose logs are sent. Return whether there was any."""
+        ready = [name for name, (_, after) in self.waiting.items() if sent.get(log_of(name), 0) >= after]
+        for name in ready:
+            home.put("record", self.waiting.pop(name)[0], file=name)
+        return bool(ready)
+
+    def living(self) -> Set[Any]:
+        """Return the pids of living ranks."""
+        return {facts.get("pid") for _, facts in self.read.values() if facts.get("exit_code") is None}
+
+    def buffers(self) -> Iterator[str]:
+        """Yield DeepSpeed's shared memory of this job's own rendezvous."""
+        for _, facts in self.read.values():
+            master = facts.get("master")
+            if isinstance(master, list) and len(master) == 2 and all(isinstance(part, str) and "/" not in part for part in master):
+                yield from glob.glob(BUFFERS % (os.getuid(), glob.escape(master[0]), glob.escape(master[1])))
+
+
+def log_of(record: str) -> str:
+    """Return the log of the rank that a record belongs to."""
+    return record.replace("ranks/", "logs/").replace(".json", ".log")
+
+
 class Gauge:
     """A child process that asks NVML for the GPUs' state: a call into the driver may hang."""
 
@@ -312,265 +497,37 @@ class Gauge:
         self.process, self.output = None, -1
 
 
-class Agent:
-    """Manages the job on this host for one connection."""
+# The agent
 
-    def __init__(self, order: Dict[str, Any]) -> None:
-        self.folder = own_place(order)
-        self.called: str = order["folder"]
-        self.tag: str = order["tag"]
-        self.attempt: int = order["attempt"]
-        self.sent: Dict[str, int] = dict(order["have"])  # file -> bytes that are at home already
-        self.records: Dict[str, Tuple[int, Dict[str, Any]]] = {}  # file -> (modification time, content of the record)
-        self.waiting: Dict[str, Tuple[bytes, int]] = {}  # file of a record -> (its bytes, bytes of the log to send first)
-        self.states: Dict[str, bytes] = {}  # file -> the last reported state of a rank's hook
-        self.reported: Set[int] = set()  # attempts whose end was reported
-        self.lost: Dict[str, float] = {}  # file of a record -> when its rank was last seen alive
-        self.deaf = self.done = False
-        self.stays: bool = order["stays"]
-        self.begun: Set[int] = set()  # attempts whose command this agent process started
-        self.input, self.beat_at = b"", 0.0
-        self.gauge: Optional[Gauge] = None
-        if self.stays:
-            signal.signal(signal.SIGTERM, stay_on)
-        there = own_folder(self.folder, order["make"])
-        if there:
-            for name, text in order["files"].items():
-                *inner, last = [part for part in name.split("/") if part.strip(".")]
-                os.makedirs(os.path.join(self.folder, *inner), 0o700, exist_ok=True)
-                write_plain(os.path.join(self.folder, *inner, last), self.here(text).encode(), 0o700)
-            self.prepare()
-            if order["make"] and order["ranks"]:
-                lead_to(self.folder, self.called, order["ranks"])
-        self.put("hello", time=time.time(), there=there, folder=self.folder, lacks=lacks(order["needs"]) if order["make"] else [])
-        if there and order.get("gauge") and os.path.isfile(os.path.join(self.folder, GAUGE)):
-            self.gauge = Gauge(order["gauge"], os.path.join(self.folder, GAUGE))
 
-    def put(self, what: str, data: bytes = b"", **facts: Any) -> None:
-        """Write one frame. If nobody reads it, the agent still finishes what it began."""
-        self.deaf = self.deaf or not say(what, data, **facts)
+class Sweep:
+    """Ends all processes of the job on this host, each step harder than the one before. Between two looks the agent takes its turn."""
 
-    def here(self, text: str) -> str:
-        """Return a text with the job's name for the folder replaced by its path on this host."""
-        return text.replace(self.called, self.folder)
+    def __init__(self, tag: str, turn: Callable[[], bool]) -> None:
+        self.tag, self.turn = tag, turn
 
-    def prepare(self) -> None:
-        """Create the folders of an attempt."""
-        for part in ("logs", "ranks"):
-            os.makedirs(os.path.join(self.folder, self.place(part)), 0o700, exist_ok=True)
-
-    def place(self, name: str) -> str:
-        """Return the path of a file or folder of this attempt, relative to the job folder."""
-        return name if self.attempt == 1 else f"attempts/{self.attempt}/{name}"
-
-    def run(self) -> None:
-        """Serve until standard input ends or everything is done."""
-        while not self.done and not self.deaf:
-            moved = self.turn()
-            if select.select([0], [], [], BUSY if moved else IDLE)[0]:
-                data = os.read(0, 1 << 16)
-                if not data:
-                    break
-                self.input += data
-                *lines, self.input = self.input.split(b"\n")
-                for line in lines:
-                    self.obey(json.loads(line.decode()))
-
-    def stay(self) -> None:
-        """Stay alive while the ranks run: SLURM ends what a step started when the step ends."""
-        signal.alarm(0)
-        if self.gauge:
-            self.gauge.end()
-        ends = [os.path.join(self.folder, f"ended-{attempt}") for attempt in self.begun] if self.stays else []
-        while os.path.isdir(self.folder) and not all(map(os.path.exists, ends)):
-            time.sleep(IDLE)
-
-    def obey(self, order: Dict[str, Any]) -> None:
-        """Execute one order."""
-        if order["do"] == "start":
-            self.start(order)
-        elif order["do"] == "stop":
-            self.stop(order["linger"], order["ask"])
-        elif order["do"] == "stacks":
-            self.ask_for_stacks()
-        elif order["do"] == "clean":
-            if own_folder(self.folder, False):
-                shutil.rmtree(self.folder, ignore_errors=True)
-            if self.folder != self.called:
-                lead_away(self.folder, self.called)
-            self.put("bye")
-            self.done = True
-
-    def start(self, order: Dict[str, Any]) -> None:
-        """Start the host's command, if it has one, once per attempt and in a keeper process that outlives the agent."""
-        self.attempt = order["attempt"]
-        self.prepare()
-        if order["argv"] is None:
-            return
-        try:
-            os.close(os.open(os.path.join(self.folder, f"begun-{self.attempt}"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except FileExistsError:
-            return
-        self.begun.add(self.attempt)
-        order = dict(order, argv=list(map(self.here, order["argv"])), env={name: self.here(text) for name, text in order["env"].items()})
-        if os.fork() == 0:
-            try:
-                keep(order, self.folder, self.tag)
-            finally:
-                os._exit(0)
-
-    def turn(self) -> bool:
-        """Look at everything once. Return whether anything has changed."""
-        signal.alarm(STUCK)
-        now = time.monotonic()
-        if now >= self.beat_at:
-            self.beat_at = now + BEAT
-            self.put("beat", time=time.time())
-            self.send_states()
-        gpus = self.gauge.newest() if self.gauge else b""
-        if gpus:
-            self.put("gpus", gpus)
-        self.read_records()
-        moved = self.send_logs()
-        for name, (data, after) in list(self.waiting.items()):
-            if self.sent.get(self.log_of(name), 0) >= after:
-                del self.waiting[name]
-                self.put("record", data, file=name)
-                moved = True
-        return self.tell_end() or moved
-
-    def log_of(self, record: str) -> str:
-        """Return the log of the rank that a record belongs to."""
-        return record.replace("ranks/", "logs/").replace(".json", ".log")
-
-    def read_records(self) -> None:
-        """Report which ranks have begun, have ended or are gone. A rank's end is sent after its last line."""
-        for name in self.names("ranks"):
-            path = os.path.join(self.folder, name)
-            try:
-                written = os.lstat(path).st_mtime_ns
-            except OSError:
-                continue
-            known = self.records.get(name)
-            if known is None or known[0] != written:
-                self.read_record(name, written)
-            elif known[1].get("exit_code") is None and "shim" in known[1] and name not in self.lost:
-                if ticks_of(known[1]["shim"]) == known[1].get("ticks"):
-                    continue
-                self.read_record(name, written)  # the rank may have written its end in between
-                if self.records[name][1].get("exit_code") is None:
-                    self.lost[name] = time.time()
-                    self.read_record(name, written)
-
-    def read_record(self, name: str, written: int) -> None:
-        """Queue a record in its present state, to be sent after the present content of its log."""
-        data = read_plain(os.path.join(self.folder, name), 0, LARGEST_RECORD)
-        try:
-            facts = json.loads(data.decode())
-            if not isinstance(facts, dict) or facts.get("tag") != self.tag or not isinstance(facts.get("shim", 0), int):
-                return
-        except ValueError:
-            return  # half-written: the next look reads all of it
-        self.records[name] = (written, facts)
-        if name in self.lost:
-            data = json.dumps(dict(facts, lost=self.lost[name])).encode()
-        try:
-            after = os.lstat(os.path.join(self.folder, self.log_of(name))).st_size
-        except OSError:
-            after = 0
-        self.waiting[name] = (data, after)
-
-    def names(self, part: str) -> List[str]:
-        """Return the files of the ranks in a folder of this attempt."""
-        try:
-            found = os.listdir(os.path.join(self.folder, self.place(part)))
-        except OSError:
-            return []
-        return [self.place(f"{part}/{name}") for name in found if RANK_FILE.fullmatch(name)]
-
-    def send_logs(self) -> bool:
-        """Send what the logs have grown by, a piece of each in turn. Return whether there was any."""
-        moved, budget = False, BUDGET
-        growing = [*self.names("logs"), *[name for name in self.names("engine") if name.endswith((".jsonl", ".stacks"))], "launcher.log"]
-        while growing and budget > 0:
-            for name in list(growing):
-                at = self.sent.get(name, 0)
-                data = read_plain(os.path.join(self.folder, name), at, CHUNK) if self.size(name) > at else b""
-                if data:
-                    self.put("log", data, file=name, at=at)
-                    self.sent[name] = at + len(data)
-                    budget -= len(data)
-                    moved = True
-                if len(data) < CHUNK:
-                    growing.remove(name)
-        return moved
-
-    def send_states(self) -> None:
-        """Send the states that the ranks' hooks report, if they changed."""
-        for name in self.names("engine"):
-            data = read_plain(os.path.join(self.folder, name), 0, LARGEST_STATE) if name.endswith(".json") else b""
-            if data and self.states.get(name) != data:
-                self.states[name] = data
-                self.put("state", data, file=name)
-
-    def ask_for_stacks(self) -> None:
-        """Signal the living ranks whose hook writes stacks at that. The files are sent home as logs are."""
-        members = dict(self.members())
-        for name in self.names("engine"):
-            try:
-                facts = json.loads(read_plain(os.path.join(self.folder, name), 0, LARGEST_STATE)) if name.endswith(".json") else {}
-            except ValueError:
-                continue
-            pid, number = facts.get("pid"), facts.get("signal")
-            if isinstance(pid, int) and pid in members and isinstance(number, int) and 34 <= number <= 64 and handles(pid, number):
-                send((pid, members[pid]), number)
-
-    def size(self, name: str) -> int:
-        """Return the size of a file; 0 if there is none."""
-        try:
-            return os.lstat(os.path.join(self.folder, name)).st_size
-        except OSError:
-            return 0
-
-    def tell_end(self) -> bool:
-        """Report the end of the host's command, once."""
-        if self.attempt in self.reported:
-            return False
-        data = read_plain(os.path.join(self.folder, f"ended-{self.attempt}"), 0, LARGEST_RECORD)
-        if data:
-            self.reported.add(self.attempt)
-            self.put("ended", **json.loads(data.decode()))
-        return bool(data)
-
-    def stop(self, linger: float, ask: bool) -> None:
-        """End all processes of the job here, after `linger` seconds to end by themselves. With `ask`, ask the ranks to end first."""
-        left = self.until_gone(self.members, linger)
-        ranks = [process for process in left if process[0] in self.rank_pids()] if ask else []
-        if ranks:
-            for process in ranks:
+    def end(self, linger: float, ranks: Callable[[], Set[Any]]) -> Set[Process]:
+        """End the processes after `linger` seconds to end by themselves, these ranks first. Return those that are left."""
+        left = self._until_gone(self._members, linger)
+        alive = ranks()
+        asked = [process for process in left if process[0] in alive]
+        if asked:
+            for process in asked:
                 send(process, signal.SIGTERM)
-            self.until_gone(lambda: {process for process in ranks if ticks_of(process[0]) == process[1]}, STEP)
-            left = self.until_gone(self.members, GRACE)
+            self._until_gone(lambda: {process for process in asked if ticks_of(process[0]) == process[1]}, STEP)
+            left = self._until_gone(self._members, GRACE)
         if left:
             for process in left:
                 send(process, signal.SIGKILL if LAUNCHER in command_of(process[0]) else signal.SIGTERM)
-            left = self.until_gone(self.members, STEP)
+            left = self._until_gone(self._members, STEP)
         if left:
-            left = self.until_gone(self.members, STEP, signal.SIGKILL)
-        if not left:
-            self.remove_buffers()
-        self.bring_home()
-        self.put("swept", left=[f"{pid} {command_of(pid)[:120]}" for pid, _ in sorted(left)])
+            left = self._until_gone(self._members, STEP, signal.SIGKILL)
+        return left
 
-    def members(self) -> Set[Process]:
-        """Return all processes of the job on this host."""
+    def _members(self) -> Set[Process]:
         return tagged(self.tag)
 
-    def rank_pids(self) -> Set[Any]:
-        """Return the pids of living ranks, from their records."""
-        return {facts.get("pid") for _, facts in self.records.values() if facts.get("exit_code") is None}
-
-    def until_gone(self, members: Callable[[], Set[Process]], seconds: float, number: int = 0) -> Set[Process]:
+    def _until_gone(self, members: Callable[[], Set[Process]], seconds: float, number: int = 0) -> Set[Process]:
         """Wait until no process is left, at most `seconds`. Return those that are left.
 
         Two empty looks are needed: one may fall between a fork and an exec.
@@ -587,21 +544,141 @@ class Agent:
                     send(process, number)
             time.sleep(POLL)
 
-    def bring_home(self) -> None:
-        """Send everything that the job has written here."""
-        while self.turn() and not self.deaf:
-            pass
 
-    def remove_buffers(self) -> None:
-        """Remove DeepSpeed's shared memory of this job's own rendezvous."""
-        for _, facts in self.records.values():
-            master = facts.get("master")
-            if isinstance(master, list) and len(master) == 2 and all(isinstance(part, str) and "/" not in part for part in master):
-                for path in glob.glob(BUFFERS % (os.getuid(), glob.escape(master[0]), glob.escape(master[1]))):
-                    try:
-                        os.unlink(path)
-                    except OSError:
-                        pass
+class Agent:
+    """Serves one connection: executes its orders, and tells it what happens on this host."""
+
+    def __init__(self, order: Dict[str, Any], home: Home) -> None:
+        self.home, self.folder = home, Folder(order)
+        self.tag: str = order["tag"]
+        self.outbox = Outbox(self.folder, home, order["have"])
+        self.records = Records(self.folder, self.tag)
+        self.reported: Set[int] = set()  # attempts whose end was reported
+        self.begun: Set[int] = set()  # attempts whose command this agent process started
+        self.stays: bool = order["stays"]
+        self.input, self.beat_at, self.done = b"", 0.0, False
+        self.gauge: Optional[Gauge] = None
+        if self.stays:
+            signal.signal(signal.SIGTERM, stay_on)
+        self._open(order)
+
+    def _open(self, order: Dict[str, Any]) -> None:
+        """Prepare the job folder and answer the first order."""
+        folder, make = self.folder, order["make"]
+        there = own_folder(folder.path, make)
+        if there:
+            folder.write(order["files"])
+            folder.prepare()
+            if make and order["ranks"]:
+                lead_to(folder.path, folder.called, order["ranks"])
+        self.home.put("hello", time=time.time(), there=there, folder=folder.path, lacks=lacks(order["needs"]) if make else [])
+        if there and order.get("gauge") and os.path.isfile(folder.file(GAUGE)):
+            self.gauge = Gauge(order["gauge"], folder.file(GAUGE))
+
+    def run(self) -> None:
+        """Serve until standard input ends or everything is done."""
+        while not self.done and not self.home.deaf:
+            moved = self.turn()
+            if select.select([0], [], [], BUSY if moved else IDLE)[0]:
+                data = os.read(0, 1 << 16)
+                if not data:
+                    break
+                *lines, self.input = (self.input + data).split(b"\n")
+                for line in lines:
+                    self.obey(json.loads(line.decode()))
+
+    def stay(self) -> None:
+        """Stay alive while the ranks run: SLURM ends what a step started when the step ends."""
+        signal.alarm(0)
+        if self.gauge:
+            self.gauge.end()
+        ends = [self.folder.file(f"ended-{attempt}") for attempt in self.begun] if self.stays else []
+        while os.path.isdir(self.folder.path) and not all(map(os.path.exists, ends)):
+            time.sleep(IDLE)
+
+    # What it tells
+
+    def turn(self) -> bool:
+        """Look at everything once. Return whether anything has changed."""
+        signal.alarm(STUCK)
+        now = time.monotonic()
+        if now >= self.beat_at:
+            self.beat_at = now + BEAT
+            self.home.put("beat", time=time.time())
+            self.outbox.send_states()
+        gpus = self.gauge.newest() if self.gauge else b""
+        if gpus:
+            self.home.put("gpus", gpus)
+        self.records.look()
+        moved = self.outbox.send_logs()
+        moved = self.records.send(self.home, self.outbox.sent) or moved
+        return self.tell_end() or moved
+
+    def tell_end(self) -> bool:
+        """Report the end of the host's command, once."""
+        attempt = self.folder.attempt
+        if attempt in self.reported:
+            return False
+        data = read_plain(self.folder.file(f"ended-{attempt}"), 0, LARGEST_RECORD)
+        if data:
+            self.reported.add(attempt)
+            self.home.put("ended", **json.loads(data.decode()))
+        return bool(data)
+
+    # Orders
+
+    def obey(self, order: Dict[str, Any]) -> None:
+        """Execute one order."""
+        if order["do"] == "start":
+            self.start(order)
+        elif order["do"] == "stop":
+            self.stop(order["linger"], order["ask"])
+        elif order["do"] == "stacks":
+            self.ask_for_stacks()
+        elif order["do"] == "clean":
+            self.folder.remove()
+            self.home.put("bye")
+            self.done = True
+
+    def start(self, order: Dict[str, Any]) -> None:
+        """Start the host's command, if it has one, once per attempt and in a keeper process that outlives the agent."""
+        folder = self.folder
+        folder.attempt = order["attempt"]
+        folder.prepare()
+        if order["argv"] is None or not folder.begin():
+            return
+        self.begun.add(folder.attempt)
+        env = {name: folder.here(text) for name, text in order["env"].items()}
+        order = dict(order, argv=list(map(folder.here, order["argv"])), env=env)
+        if os.fork() == 0:
+            try:
+                keep(order, folder.path, self.tag)
+            finally:
+                os._exit(0)
+
+    def stop(self, linger: float, ask: bool) -> None:
+        """End all processes of the job here, after `linger` seconds to end by themselves. With `ask`, ask the ranks to end first."""
+        left = Sweep(self.tag, self.turn).end(linger, self.records.living if ask else set)
+        for path in self.records.buffers() if not left else ():
+            try:
+                os.unlink(path)
+            except OSError:
+                pass
+        while self.turn() and not self.home.deaf:
+            pass  # everything that the job has written here goes home
+        self.home.put("swept", left=[f"{pid} {command_of(pid)[:120]}" for pid, _ in sorted(left)])
+
+    def ask_for_stacks(self) -> None:
+        """Signal the living ranks whose hook writes stacks at that. The files are sent home as logs are."""
+        members = dict(tagged(self.tag))
+        for _, data in self.folder.states():
+            try:
+                facts = json.loads(data)
+            except ValueError:
+                continue
+            pid, number = facts.get("pid"), facts.get("signal")
+            if isinstance(pid, int) and pid in members and isinstance(number, int) and 34 <= number <= 64 and handles(pid, number):
+                send((pid, members[pid]), number)
 
 
 def keep(order: Dict[str, Any], folder: str, tag: str) -> None:
@@ -643,11 +720,11 @@ def main() -> None:
     if sys.version_info < (3, 8):
         sys.exit("Python {}.{} is too old: 3.8 is needed".format(*sys.version_info))
     signal.signal(signal.SIGALRM, give_up)
-    opening = sys.stdin.buffer.readline()
+    opening, home = sys.stdin.buffer.readline(), Home()
     os.write(1, READY)
     try:
-        agent = Agent(json.loads(opening.decode()))
+        agent = Agent(json.loads(opening.decode()), home)
         agent.run()
         agent.stay()
     except NotPossible as why:
-        say("refused", text=str(why))
+        home.put("refused", text=str(why))

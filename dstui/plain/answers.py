@@ -42,8 +42,9 @@ def value_text(field: Field, state: State) -> str:
     value = field.value(state)
     written = value is not UNSET and value is not None
     option = chosen_option(field, state)
-    text = option.label if option is not None else format_value(value if written else default_of(field))
-    unit = f" {field.unit}" if field.unit and text != EMPTY else ""
+    answer = value if written else default_of(field)
+    text = option.label if option is not None else format_value(answer)
+    unit = f" {field.unit_of(answer)}" if field.unit and text != EMPTY else ""
     return "not set" if text == EMPTY else " ".join(f"{text}{unit}".split()) + ("" if written else ", by default")
 
 
@@ -153,6 +154,6 @@ def ask_setting(console: Console, session: Session, setting: str) -> None:
     try:
         session.replace(apply_overrides(session.state.plan.unfocused, [setting]).text)
     except PlanError as error:
-        console.say(str(error))
+        console.say(str(error).removeprefix("--"))
     else:
         console.say(f"Set {setting}")

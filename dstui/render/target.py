@@ -20,7 +20,7 @@ class Target:
     """A Plan, the Machine that starts it, and the content of the Plan's hostfile. Its methods read no file and probe no machine."""
 
     plan: Plan
-    machine: Machine
+    machine: Machine = field(default_factory=Machine.unprobed)
     pool: Mapping[str, int] | None = None
     """Host -> slots of the hostfile that cluster.hostfile names; None if the Plan names none or it could not be read."""
     env_files: EnvFiles = field(default_factory=EnvFiles)

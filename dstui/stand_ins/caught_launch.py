@@ -46,9 +46,11 @@ FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 """The variables that srun gives to its first task."""
 LAUNCHED_BY = {"accelerate": ("accelerate", "launch"), "shell": ("bash", "-c"), "script": ("bash",)}
 """Launcher -> the first words of its command, if not its name."""
-A_COPY = "the script reads the file in job.args: the deepspeed section is a copy for the checks, edits count once {ds_config} stands there"
+A_COPY = (
+    "the script reads the file of job.args: the deepspeed section is a copy for the checks; edits take effect once {ds_config} is there"
+)
 """Stands in a held Plan, whose arguments are those of the launch."""
-OF_THE_CONFIGURATION = "PL001"
+CONFIGURATION_UNUSED = "PL001"
 """The finding about who reads the Plan's configuration. It is ignored here: the script's own arguments stay as they are."""
 WITHOUT_DEEPSPEED = "PL027"
 """The finding that a script trains without DeepSpeed. For a command that the user gave it is not an error."""
@@ -205,7 +207,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     What the site does not allow is never started: not with --no-check either, and not by the real launcher in dstui's place.
     """
     from dstui import headless
-    from dstui.check import check_plan
+    from dstui.check import PlanFacts, check_plan
     from dstui.jobs.control.start import LaunchError, start
     from dstui.machine.probe import probe
     from dstui.plan.locks import refusal_of_command
@@ -216,11 +218,11 @@ def _started(plan: Plan, session: RunSession) -> int:
     if site is not None and (refused := refusal_of_command(plan, site.beneath)):
         say(refused)
         return 1
-    target = Target(plan if session.options().observe else plan.set("run.observe", "off"), probe(), None)
+    machine = probe()
     findings = [
         replace(finding, severity="warning", when=None) if finding.code == WITHOUT_DEEPSPEED else finding
-        for finding in check_plan(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan))
-        if finding.code != OF_THE_CONFIGURATION
+        for finding in check_plan(Target(plan, machine), PlanFacts(script=script_facts_of(plan)))
+        if finding.code != CONFIGURATION_UNUSED
         and finding.severity != "info"
         and (plan.deepspeed or not finding.path.startswith("deepspeed"))  # an empty section: the script has a configuration of its own
     ]
@@ -229,6 +231,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     if any(finding.severity == "error" for finding in findings) and session.options().check:
         say("this launch would fail, and was not started: fix the errors above (dstui run --no-check starts it anyway)")
         return 1
+    target = Target(plan if session.options().observe else plan.set("run.observe", "off"), machine)
     with headless.signals() as asked:
         try:
             folder = start(target, owner_pid=os.getpid())

@@ -67,13 +67,14 @@ def _run(  # noqa: PLR0913 - all but the first three are named
 
     sys.setswitchinterval(SWITCH)
     gc.disable()  # until the first frame is painted: collecting objects under construction takes a tenth of it
+    from dstui.base.glyphs import wants_ascii
     from dstui.base.output import tell
     from dstui.tui.app import DstuiApp
-    from dstui.tui.kit import drawing
+    from dstui.tui.kit.drawing import draw_plainly
     from dstui.tui.terminal_app import run_reported
 
-    if drawing.wants_ascii(os.environ):
-        drawing.draw_plainly()
+    if wants_ascii(os.environ):
+        draw_plainly()
     plan, path = (opened.plan, opened.path) if opened is not None else (None, None)
     app = DstuiApp(plan, path, machine, job, reference=reference, opened=opened, script=script, until_end=until_end)
     if folder is not None:

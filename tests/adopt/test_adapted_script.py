@@ -7,8 +7,8 @@ import difflib
 import pytest
 
 from dstui.adopt.adapted_script import adapted
-from dstui.adopt.loop_optimizer import NoPlace
 from dstui.adopt.script import inspect_script
+from dstui.adopt.script_tree import NoPlace
 from tests.adopt.plain_loops import FLAT, FUNCTIONS, HEAD, LOOPS, MICRO_BATCHES
 
 

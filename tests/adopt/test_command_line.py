@@ -127,7 +127,7 @@ def test_missing_configuration_stays_named_and_nothing_is_invented(text: str, na
     found = plan(text)
     launch = [*found.cluster.launcher_args, *found.job.args]
     assert not found.deepspeed and name in " ".join(launch) and "{ds_config}" not in launch
-    about = {finding.code: finding for finding in check_plan(found, world_size=4)}
+    about = {finding.code: finding for finding in check_plan(Target(found), world_size=4)}
     assert name in about["PL029"].message and not any(finding.severity == "error" for finding in about.values())
     foretold = forecast(found, facts_of_params(1e9), Machine.unprobed(), None)
     assert name in foretold.problem and foretold.gpu.bytes is None

@@ -9,7 +9,7 @@ import pytest
 
 from dstui.adopt.recipes import Script, recipes
 from dstui.adopt.script import inspect_script
-from dstui.check import check_plan
+from dstui.check import PlanFacts, check_plan
 from dstui.documents.training_script import script_named
 from dstui.machine.snapshot import GIB, NOT_ASKED, Host, Machine
 from dstui.plan import load
@@ -44,7 +44,7 @@ def test_every_recipe_is_valid_on_its_machine(kind: str, gpus: int) -> None:
         plan = load(recipe.text)
         ranks = Target(plan, here).world_size
         assert ranks == (gpus or 2)
-        assert [f.message for f in check_plan(plan, here, world_size=ranks) if f.severity == "error"] == []
+        assert [f.message for f in check_plan(Target(plan, here)) if f.severity == "error"] == []
         assert plan.name == "train"
 
 
@@ -86,7 +86,7 @@ def test_recipe_for_a_script_with_its_own_optimizer_says_so_without_warnings(kin
         plan = load(recipe.text)
         assert plan.job.optimizer == "script"
         assert "optimizer" not in plan.deepspeed
-        found = check_plan(plan, here, world_size=Target(plan, here).world_size, script=facts)
+        found = check_plan(Target(plan, here), PlanFacts(script=facts))
         assert [f.message for f in found if f.severity != "info"] == []
 
 
@@ -100,7 +100,7 @@ def test_trainer_recipe_leaves_trainer_settings_to_its_arguments(gpus: int) -> N
         plan = load(recipe.text)
         assert plan.job.args == ("--deepspeed", "{ds_config}", "--bf16", *(("--use_cpu",) if not gpus else ()))
         assert plan.get("deepspeed.bf16.enabled") == plan.get("deepspeed.gradient_clipping") == "auto" and "optimizer" not in plan.deepspeed
-        found = check_plan(plan, here, world_size=Target(plan, here).world_size, script=facts)
+        found = check_plan(Target(plan, here), PlanFacts(script=facts))
         assert [f.message for f in found if f.severity != "info"] == []
 
 
@@ -113,7 +113,7 @@ def test_trainer_arguments_built_in_the_script_find_the_configuration_in_the_env
     for recipe in recipes(Script("train.py", facts), here):
         plan = load(recipe.text)
         assert (plan.job.integration, plan.job.optimizer, plan.job.args) == ("accelerate", "script", ())
-        found = check_plan(plan, here, world_size=Target(plan, here).world_size, script=facts)
+        found = check_plan(Target(plan, here), PlanFacts(script=facts))
         assert [f.message for f in found if f.severity != "info"] == []
 
 

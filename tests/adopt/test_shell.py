@@ -217,9 +217,9 @@ set "DATA=C:\data dir"
 set N=%1
 if "%N%"=="" set N=4
 if not exist here\there (
-  set X_OUT=a
+  mkdir here
 ) else (
-  set X_OUT=b
+  call activate x
 )
 cd /d src & deepspeed --num_gpus=%N% ^
   --master_port 1 ^

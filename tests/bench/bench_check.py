@@ -12,6 +12,7 @@ from dstui.check.rules.all_rules import RULES
 from dstui.machine.snapshot import Gpu, Machine
 from dstui.plan import load
 from dstui.render.jsontext import json_lines
+from dstui.render.target import Target
 
 PLAN = Path(__file__).parent.parent.parent / "configs" / "quickstart.yaml"
 LIMIT = 0.002
@@ -32,7 +33,7 @@ def test_all_rules_on_a_typical_plan_take_less_than_two_milliseconds() -> None:
     machine = Machine(
         source="a test", gpus=tuple(Gpu(index=i, name="H100", compute_capability="9.0", memory_total=80 << 30) for i in range(8))
     )
-    alone, with_machine = best(lambda: check_plan(plan)), best(lambda: check_plan(plan, machine))
+    alone, with_machine = best(lambda: check_plan(Target(plan))), best(lambda: check_plan(Target(plan, machine)))
     print(f"{len(RULES)} rules: {alone * 1000:.2f} ms, with a machine {with_machine * 1000:.2f} ms")
     assert with_machine < LIMIT
 

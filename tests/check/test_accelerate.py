@@ -12,9 +12,10 @@ from test_fixes import errors, patched
 from dstui.adopt.accelerate import read_accelerate
 from dstui.adopt.dsconfig import ConfigError
 from dstui.adopt.signs import is_accelerate
-from dstui.check import check_plan
+from dstui.check import PlanFacts, check_plan
 from dstui.check.accelerate import RULES, check_accelerate
 from dstui.plan import load
+from dstui.render.target import Target
 from tests import command
 
 BASE: dict[str, Any] = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 4}
@@ -161,13 +162,13 @@ def test_file_flattened_by_a_web_page_is_one_error_with_the_text_as_fix(tmp_path
 
 def test_accelerate_section_of_a_plan_is_checked_like_the_yaml() -> None:
     plan = load("version: 1\njob: {script: t.py, integration: accelerate}\naccelerate:\n  mixed_precision: fp32\n  zzz: 1\ndeepspeed: {}\n")
-    found = {f.code: f for f in check_plan(plan)}
+    found = {f.code: f for f in check_plan(Target(plan))}
     assert (found["AC010"].path, found["AC010"].line, found["AC004"].path) == ("accelerate.mixed_precision", 4, "accelerate.zzz")
     for code in ("AC010", "AC004"):
         fix = found[code].fix
         assert fix is not None and fix.patch is not None
         plan = plan.patch(fix.patch)
-    assert not {"AC010", "AC004"} & {f.code for f in check_plan(plan)}
+    assert not {"AC010", "AC004"} & {f.code for f in check_plan(Target(plan))}
 
 
 def test_auto_with_launch_flags_is_resolved_as_by_accelerate() -> None:
@@ -180,7 +181,7 @@ def test_auto_with_launch_flags_is_resolved_as_by_accelerate() -> None:
         f"version: 1\njob: {{script: t.py, integration: accelerate}}\naccelerate: {{deepspeed_config: {flags}}}\n"
         f"deepspeed: {{train_micro_batch_size_per_gpu: 1, zero_optimization: {zero}}}\n"
     )
-    found = {f.path.removeprefix("deepspeed.zero_optimization."): f.message for f in check_plan(plan) if f.code == "DS331"}
+    found = {f.path.removeprefix("deepspeed.zero_optimization."): f.message for f in check_plan(Target(plan)) if f.code == "DS331"}
     assert found == {
         "stage": '"auto" becomes 3',
         "offload_param.device": '"auto" becomes cpu',
@@ -197,7 +198,11 @@ MOE = {"model_type": "mixtral", "num_local_experts": 8, "hidden_size": 32}
 )
 def test_moe_at_stage_3_is_checked_for_what_the_release_gathers(version: str, model: str, severity: str) -> None:
     plan = load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 2, zero_optimization: {stage: 3}}\n")
-    found = [f for f in check_plan(plan, deepspeed_version=version, models={"": {**MOE, "model_type": model}}) if f.code == "DS334"]
+    found = [
+        f
+        for f in check_plan(Target(plan), PlanFacts(configs={"": {**MOE, "model_type": model}}), deepspeed_version=version)
+        if f.code == "DS334"
+    ]
     assert [f.severity for f in found] == [severity]
 
 
@@ -206,10 +211,12 @@ def test_value_derived_from_the_model_is_shown_and_an_underivable_one_is_an_erro
         "version: 1\njob: {script: t.py, integration: accelerate}\n"
         "deepspeed: {train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3, reduce_bucket_size: auto}}\n"
     )
-    told = next(f for f in check_plan(plan, models={"": {"hidden_size": 32}}) if f.code == "DS306")
+    told = next(f for f in check_plan(Target(plan), PlanFacts(configs={"": {"hidden_size": 32}})) if f.code == "DS306")
     assert told.severity == "info" and told.message.endswith("= 1,024")
     for name in ("n_embd", "d_model", "dim"):  # attribute names of GPT-2, T5 and DistilBERT, which transformers maps to hidden_size
-        assert [f.severity for f in check_plan(plan, models={"": {name: 32}}) if f.code == "DS306"] == ["info"]
+        assert [f.severity for f in check_plan(Target(plan), PlanFacts(configs={"": {name: 32}})) if f.code == "DS306"] == ["info"]
     multimodal = {"text_config": {"hidden_size": 32}}
-    assert [f.severity for f in check_plan(plan, models={"": multimodal}) if f.code == "DS306"] == ["error"]
-    assert [f.severity for f in check_plan(plan, models={"": multimodal}, integration="trainer") if f.code == "DS306"] == ["info"]
+    assert [f.severity for f in check_plan(Target(plan), PlanFacts(configs={"": multimodal})) if f.code == "DS306"] == ["error"]
+    assert [
+        f.severity for f in check_plan(Target(plan), PlanFacts(configs={"": multimodal}), integration="trainer") if f.code == "DS306"
+    ] == ["info"]

@@ -10,6 +10,7 @@ from dstui.check import check_config, check_plan
 from dstui.check.auto_values import FILLED, hidden_size_of, value_of
 from dstui.machine.snapshot import Gpu, Machine, Software
 from dstui.plan import load
+from dstui.render.target import Target
 
 JOB = "version: 1\njob: {script: t.py, args: ['{ds_config}']}\n"
 
@@ -19,7 +20,7 @@ def test_each_of_several_models_is_checked_at_its_path() -> None:
         JOB.replace("ds_config", "ds_config:actor")
         + "models:\n  actor:\n    deepspeed: {train_batch_size: 2, zero_optimization: {stage: 9}}\n  critic:\n    deepspeed: {train_batch_size: 2}\n"
     )
-    found = [f for f in check_plan(plan, world_size=2) if f.severity == "error"]
+    found = [f for f in check_plan(Target(plan), world_size=2) if f.severity == "error"]
     assert [(f.code, f.path, f.line) for f in found] == [("DS019", "models.actor.deepspeed.zero_optimization.stage", 5)]
 
 
@@ -33,23 +34,23 @@ def test_unknown_facts_are_not_judged() -> None:
 
 def test_world_size_defaults_to_the_plans() -> None:
     plan = load(JOB + "cluster: {hosts: {a: 4, b: 4}}\ndeepspeed: {train_batch_size: 6, train_micro_batch_size_per_gpu: 1}\n")
-    assert any("8 (ranks)" in f.message for f in check_plan(plan))
-    assert not any(f.code in ("DS002", "DS005") for f in check_plan(plan, world_size=6))
+    assert any("8 (ranks)" in f.message for f in check_plan(Target(plan)))
+    assert not any(f.code in ("DS002", "DS005") for f in check_plan(Target(plan), world_size=6))
 
 
 def test_machines_deepspeed_decides_which_keys_exist() -> None:
     plan = load(JOB + "deepspeed: {train_batch_size: 8, zero_optimization: {stage: 3, mics_shard_size: 8}}\n")
     machine = Machine(source="a test", software=Software(deepspeed="0.16.9+cu124"))
-    assert "DS028" in {f.code for f in check_plan(plan)}
-    assert "DS028" not in {f.code for f in check_plan(plan, machine)}
-    assert "DS028" in {f.code for f in check_plan(plan, machine, deepspeed_version="0.19.8")}
+    assert "DS028" in {f.code for f in check_plan(Target(plan))}
+    assert "DS028" not in {f.code for f in check_plan(Target(plan, machine))}
+    assert "DS028" in {f.code for f in check_plan(Target(plan, machine), deepspeed_version="0.19.8")}
 
 
 def test_recorded_machine_with_an_invalid_version_counts_as_without_deepspeed() -> None:
     plan = load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 1, zenflow: {}}\n")
-    said = [check_plan(plan, Machine.unprobed(), world_size=1)]
+    said = [check_plan(Target(plan, Machine.unprobed()), world_size=1)]
     said += [
-        check_plan(plan, replace(Machine.unprobed(), software=Software(deepspeed=text)), world_size=1)
+        check_plan(Target(plan, replace(Machine.unprobed(), software=Software(deepspeed=text))), world_size=1)
         for text in ("true", "", "9" * 5000 + ".1")
     ]
     assert all(each == said[0] for each in said)

@@ -13,10 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from configs import configs
-from dstui.check import check_config, check_plan
+from dstui.check import PlanFacts, check_config, check_plan
+from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, load
 from dstui.plan.catalogue import DATA, NEWEST
 from dstui.plan.finding import Finding, Operation
+from dstui.render.target import Target
 
 FACTS = json.loads((DATA / f"deepspeed-{NEWEST}.json").read_text())
 
@@ -85,12 +87,11 @@ def test_fix_of_a_rule_removes_its_finding_and_adds_no_error(case: Case) -> None
 @pytest.mark.parametrize("case", [case for case in CASES if case.plan], ids=str)
 def test_fix_of_a_plan_is_a_patch_that_applies_to_it(case: Case) -> None:
     plan: Plan = load(f"version: 1\n{case.plan}\ndeepspeed: {json.dumps(case.config('fires'))}\n", beneath=case.beneath)
-    before = check_plan(plan, case.machine, world_size=case.ranks, script=case.facts("fires"), models={"": case.model})
+    machine, facts = case.machine or Machine.unprobed(), PlanFacts(script=case.facts("fires"), configs={"": case.model})
+    before = check_plan(Target(plan, machine), facts, world_size=case.ranks)
     for finding in (f for f in before if f.code == case.code and f.fix and f.fix.patch):
         assert finding.fix and finding.fix.patch
-        after = check_plan(
-            plan.patch(finding.fix.patch), case.machine, world_size=case.ranks, script=case.facts("fires"), models={"": case.model}
-        )
+        after = check_plan(Target(plan.patch(finding.fix.patch), machine), facts, world_size=case.ranks)
         assert not any(same(finding, other) for other in after), finding
         assert not errors(after) - errors(before), finding
 
@@ -113,6 +114,6 @@ def test_requested_batch_size_is_kept_if_whole_numbers_allow(train: int, micro: 
 def test_renamed_key_keeps_its_place_and_comment() -> None:
     text = "version: 1\njob: {script: a}\ndeepspeed:\n  optimzer: {type: AdamW}   # ours\n  train_batch_size: 2\n"
     plan = load(text)
-    (found,) = (f for f in check_plan(plan, world_size=1) if f.path == "deepspeed.optimzer")
+    (found,) = (f for f in check_plan(Target(plan), world_size=1) if f.path == "deepspeed.optimzer")
     assert found.fix and found.fix.patch
     assert plan.patch(found.fix.patch).text == text.replace("optimzer", "optimizer")

@@ -7,6 +7,7 @@ from dstui.machine.snapshot import GIB, Host, Machine, NvLink
 from dstui.machine.topology import islands
 from dstui.plan import Plan, load
 from dstui.plan.finding import Finding
+from dstui.render.target import Target
 from tests import machines
 from tests.machines import A100
 
@@ -30,7 +31,7 @@ def two_pairs(**changes: object) -> Machine:
 
 
 def machine_findings(plan: Plan, machine: Machine) -> list[Finding]:
-    return [finding for finding in check_plan(plan, machine) if finding.code.startswith("MC")]
+    return [finding for finding in check_plan(Target(plan, machine)) if finding.code.startswith("MC")]
 
 
 def test_suboptimal_gpu_choice_is_a_finding_with_line_and_fix() -> None:
@@ -79,7 +80,7 @@ def test_taken_port_is_reported_if_rank_0_is_here() -> None:
 
 def test_unknown_machine_gives_no_findings() -> None:
     assert machine_findings(load(PLAN), Machine.unprobed()) == []
-    assert [f for f in check_plan(load(PLAN)) if f.code.startswith("MC")] == []
+    assert [f for f in check_plan(Target(load(PLAN))) if f.code.startswith("MC")] == []
 
 
 def test_busy_gpu_of_a_machine_that_only_launches_is_no_finding() -> None:

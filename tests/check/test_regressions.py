@@ -12,6 +12,7 @@ from dstui.machine.snapshot import Machine, Software
 from dstui.plan import Plan, load
 from dstui.plan.catalogue import version_tuple
 from dstui.plan.finding import Finding
+from dstui.render.target import Target
 
 LORA = "model: {params: 7.0e9, activation_checkpointing: true, lora: {r: 8}}"
 ADAM = "optimizer: {type: AdamW, params: {lr: 1e-4}}"
@@ -59,7 +60,7 @@ def plan(model: str, config: str) -> Plan:
 
 def findings(given: Plan, version: str) -> list[Finding]:
     """Return the findings for an interpreter with this release."""
-    return [f for f in check_plan(given, Machine(source="a test", software=Software(deepspeed=version))) if f.code == "KR001"]
+    return [f for f in check_plan(Target(given, Machine(source="a test", software=Software(deepspeed=version)))) if f.code == "KR001"]
 
 
 @pytest.mark.parametrize("known", REGRESSIONS, ids=lambda known: known.link.rpartition("com/")[2])
@@ -80,7 +81,7 @@ def test_table_is_dated_and_releases_are_in_order() -> None:
 
 def test_nothing_is_claimed_without_a_release() -> None:
     meets = MEETS["issues/7718"][0]
-    assert [f for f in check_plan(plan(*meets), Machine(source="a test")) if f.code == "KR001"] == []
+    assert [f for f in check_plan(Target(plan(*meets), Machine(source="a test"))) if f.code == "KR001"] == []
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dstui.check import check_plan
+from dstui.check import PlanFacts, check_plan
 from dstui.documents.training_script import script_facts_of
 from dstui.plan import Plan, load
 from dstui.plan.finding import Finding
+from dstui.render.target import Target
 
 DIRECT = """
 import argparse
@@ -50,7 +51,9 @@ def reported(folder: Path, text: str, *args: str) -> tuple[Plan, Finding | None]
     """Return a Plan of a script with arguments, and the finding about required ones."""
     (folder / "train.py").write_text(text)
     plan = load("version: 1\njob: {script: train.py}", base=str(folder)).set("job.args", list(args))
-    return plan, next((f for f in check_plan(plan, world_size=2, script=script_facts_of(plan)) if f.code == "PL035"), None)
+    return plan, next(
+        (f for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=2) if f.code == "PL035"), None
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_missing_arguments_become_holes_that_the_launch_asks_for(tmp_path: Path)
     assert finding.fix is not None and finding.fix.patch is not None
     fixed = plan.patch(finding.fix.patch)
     assert fixed.job.args == ("--lr", "${LR}", "${DATA}", "--layers", "2", "3")
-    codes = {f.code for f in check_plan(fixed, world_size=2, script=script_facts_of(fixed))}
+    codes = {f.code for f in check_plan(Target(fixed), PlanFacts(script=script_facts_of(fixed)), world_size=2)}
     assert "PL035" not in codes and "PL070" in codes
 
 
@@ -104,7 +107,7 @@ def test_local_rank_is_missing_only_where_the_launcher_does_not_pass_it(tmp_path
     text = DIRECT.replace('"data", help="the folder"', '"--local_rank", type=int, required=True')
     plan, finding = reported(tmp_path, text, "--lr", "1")
     plan = plan.set("cluster.launcher", None if launcher == "null" else launcher)
-    codes = {f.code for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
+    codes = {f.code for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=2)}
     assert finding is None and ("PL035" in codes) == lacks
 
 

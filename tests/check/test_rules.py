@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from cases import CASES, Case
 from zenflow import FLOWS, MOMENTS, our_moment
 
-from dstui.check import check_config, check_plan
+from dstui.check import PlanFacts, check_config, check_plan
 from dstui.check.reference import ReferenceChecker
 from dstui.check.rules.all_rules import RULES
-from dstui.machine.snapshot import Software
+from dstui.machine.snapshot import Machine, Software
 from dstui.plan import load
 from dstui.plan.catalogue import NEWEST
+from dstui.plan.env_file import EnvFiles
 from dstui.plan.finding import Finding
 from dstui.render.launch import RenderError, launch_spec
+from dstui.render.target import Target
 from tests.machines import NO_GPU, gpus
 
 OURS = [rule for rule in RULES.values() if not rule.code.startswith("MC")]
@@ -31,14 +34,11 @@ def findings(case: Case, which: str) -> list[Finding]:
     if lines:
         beneath = case.beneath if which == "fires" else case.beneath_passes
         plan = load(f"version: 1\n{lines}\ndeepspeed: {json.dumps(config)}\n", beneath=beneath)
-        more = {
-            "script": case.facts(which),
-            "models": {"": case.model},
-            "pool": getattr(case, "pool_passes" if which == "passes" else "pool"),
-        }
-        more["slurm"] = case.slurm
-        more["env_files"] = case.env_files if which == "fires" else case.env_files_passes
-        return check_plan(plan, machine, world_size=case.ranks, deepspeed_version=case.version, **more)
+        passes = which == "passes"
+        pool, env_files = (case.pool_passes, case.env_files_passes) if passes else (case.pool, case.env_files)
+        target = Target(plan, machine or Machine.unprobed(), pool if isinstance(pool, Mapping) else None, env_files or EnvFiles())
+        facts = PlanFacts(script=case.facts(which), configs={"": case.model}, pool=pool, slurm=case.slurm)
+        return check_plan(target, facts, world_size=case.ranks, deepspeed_version=case.version)
     return check_config(config, machine, world_size=case.ranks, integration=case.reader, deepspeed_version=case.version)
 
 
@@ -84,7 +84,7 @@ def test_configuration_refused_by_render_does_not_pass(cluster: str, path: str) 
     )
     with pytest.raises(RenderError):
         launch_spec(plan, NO_GPU)
-    errors = [finding for finding in check_plan(plan) if finding.severity == "error"]
+    errors = [finding for finding in check_plan(Target(plan)) if finding.severity == "error"]
     assert [(finding.path, finding.when) for finding in errors] == [(path, "launch")]
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from dstui.adopt.script import ScriptFacts
-from dstui.check import check_plan
+from dstui.check import PlanFacts, check_plan
 from dstui.documents.training_script import script_facts_of
 from dstui.plan import Plan, load
+from dstui.render.target import Target
 
 PLAN = (
     "version: 1\njob: {script: train.py, args: [--epochs, '3']}\ndeepspeed: {train_micro_batch_size_per_gpu: 1, gradient_clipping: 1.0}\n"
@@ -22,7 +23,9 @@ def findings_of(folder: Path, script: str | None) -> tuple[Plan, dict[str, objec
     if script is not None:
         (folder / "train.py").write_text(script)
     plan = load(PLAN, base=str(folder))
-    return plan, {f.path: f for f in check_plan(plan, world_size=1, script=script_facts_of(plan)) if f.path.startswith("job")}
+    return plan, {
+        f.path: f for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=1) if f.path.startswith("job")
+    }
 
 
 def test_argument_that_the_script_accepts_is_offered(tmp_path: Path) -> None:
@@ -46,10 +49,10 @@ def test_script_with_its_own_configuration_differs_from_one_without_argument(tmp
 def test_trainer_without_argument_is_offered_accelerates_environment(tmp_path: Path) -> None:
     text = "from transformers import Trainer, TrainingArguments\nTrainer(model, TrainingArguments('out')).train()\n"
     plan = findings_of(tmp_path, text)[0].set("job.integration", "trainer")
-    finding = next(f for f in check_plan(plan, world_size=2, script=script_facts_of(plan)) if f.code == "PL001")
+    finding = next(f for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=2) if f.code == "PL001")
     after = plan.patch(finding.fix.patch)
     assert (after.job.integration, after.job.optimizer) == ("accelerate", "script")
-    assert not {"PL001", "PL023"} & {f.code for f in check_plan(after, world_size=2, script=script_facts_of(after))}
+    assert not {"PL001", "PL023"} & {f.code for f in check_plan(Target(after), PlanFacts(script=script_facts_of(after)), world_size=2)}
 
 
 def test_accelerate_script_that_builds_its_optimizer_is_decided_by_the_plan(tmp_path: Path) -> None:
@@ -58,11 +61,11 @@ def test_accelerate_script_that_builds_its_optimizer_is_decided_by_the_plan(tmp_
     plan = plan.patch(found["job.integration"].fix.patch)
     both = plan.set("deepspeed.optimizer", {"type": "AdamW", "params": {"lr": 1e-4}})
     for before, optimizer in ((plan, None), (both, None)):
-        finding = next(f for f in check_plan(before, world_size=1, script=script_facts_of(plan)) if f.code == "PL025")
+        finding = next(f for f in check_plan(Target(before), PlanFacts(script=script_facts_of(plan)), world_size=1) if f.code == "PL025")
         assert "line 3: torch.optim.AdamW" in finding.message
         after = before.patch(finding.fix.patch)
         assert (after.job.optimizer, after.get("deepspeed.optimizer")) == ("script", optimizer)
-        codes = {f.code for f in check_plan(after, world_size=1, script=script_facts_of(plan))}
+        codes = {f.code for f in check_plan(Target(after), PlanFacts(script=script_facts_of(plan)), world_size=1)}
         assert not codes & {"PL025", "DS326", "DS327", "DS075"}
 
 
@@ -80,7 +83,7 @@ def test_missing_script_is_reported_before_launch(tmp_path: Path) -> None:
 
 def test_script_in_a_folder_that_is_not_known_yet_is_not_missing(tmp_path: Path) -> None:
     plan = load(PLAN, base=str(tmp_path)).set("job.workdir", "${CODE}")
-    codes = {f.code for f in check_plan(plan, world_size=1, script=script_facts_of(plan))}
+    codes = {f.code for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=1)}
     assert "PL070" in codes and "PL022" not in codes
 
 
@@ -89,10 +92,10 @@ def test_script_with_its_own_plugins_needs_no_deepspeed_section(tmp_path: Path) 
     plugins += "Accelerator(deepspeed_plugins={'a': DeepSpeedPlugin(hf_ds_config={'zero_optimization': {'stage': 2}})})\n"
     (tmp_path / "train.py").write_text(plugins)
     plan = load("version: 1\njob: {script: train.py, integration: accelerate}\n", base=str(tmp_path))
-    (told,) = check_plan(plan, world_size=2, script=script_facts_of(plan))
+    (told,) = check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=2)
     assert (told.code, told.severity) == ("PL028", "info") and "nothing of it is checked here" in told.message
     (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
-    assert "DS320" in {f.code for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
+    assert "DS320" in {f.code for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=2)}
 
 
 @pytest.mark.parametrize(("text", "said"), [("import jax\n", "it uses jax"), ("from composer import Trainer\n", "no use of deepspeed")])
@@ -162,7 +165,7 @@ def test_plain_loop_is_an_error_if_certain(tmp_path: Path, more: str, severity: 
     (tmp_path / "pkg" / "wheel.py").write_text("import deepspeed\nsetup = lambda m: deepspeed.initialize(model=m, config={})\n")
     (tmp_path / "train.py").write_text(more + PLAIN)
     plan = load(PLAN, base=str(tmp_path))
-    found = {f.code: f for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
+    found = {f.code: f for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=2)}
     assert (found["PL027"].severity if "PL027" in found else None) == severity
     assert "PL027" not in found or "PL001" not in found  # PL001 would offer an argument that nobody reads
     if severity == "error":
@@ -189,7 +192,7 @@ def test_plain_loop_is_an_error_if_certain(tmp_path: Path, more: str, severity: 
 def test_lightning_without_its_deepspeed_strategy_is_reported(tmp_path: Path, head: str, given: str, severity: str | None) -> None:
     (tmp_path / "train.py").write_text(f"{head}\ntrainer = L.Trainer({given})\ntrainer.fit(model)\n")
     plan = load(PLAN, base=str(tmp_path))
-    found = {f.code: f for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
+    found = {f.code: f for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=2)}
     assert (found["PL027"].severity if "PL027" in found else None) == severity
     assert severity is None or "never calls DeepSpeedStrategy: Lightning would train without DeepSpeed" in found["PL027"].message
     assert severity != "error" or "(line 2: Lightning's Trainer)" in found["PL027"].message
@@ -201,14 +204,16 @@ def test_changed_module_is_inspected_again(tmp_path: Path) -> None:
     severities = []
     for text in ("import deepspeed\ndeepspeed.initialize(config={})\n", "import math\n"):
         (tmp_path / "engine.py").write_text(text)
-        severities.append([f.severity for f in check_plan(plan, world_size=2, script=script_facts_of(plan)) if f.code == "PL027"])
+        severities.append(
+            [f.severity for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=2) if f.code == "PL027"]
+        )
     assert severities == [[], ["error"]]
 
 
 def test_plan_without_deepspeed_launches_a_plain_script_unchanged(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PLAIN)
     plan = load("version: 1\njob: {script: train.py}\n", base=str(tmp_path))
-    found = {f.code: f.severity for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
+    found = {f.code: f.severity for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan)), world_size=2)}
     assert found["PL027"] == "warning" and "error" not in found.values() and "DS001" not in found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.check import check_config, check_plan
+from dstui.check import PlanFacts, check_config, check_plan
 from dstui.check.accelerate import check_accelerate
 from dstui.commands.ask_reference import ask
 from dstui.commands.checked_file import Asked, CheckedFile, check_file
@@ -18,6 +18,7 @@ from dstui.documents.training_script import script_facts_of
 from dstui.plan import load
 from dstui.plan.finding import Finding
 from dstui.render.code import render_code
+from dstui.render.target import Target
 from tests import releases
 
 ZENFLOW = {
@@ -123,7 +124,7 @@ models:
 def codes(folder: Path, plan: str, script: str) -> dict[str, Finding]:
     (folder / "t.py").write_text(script)
     loaded = load(plan, base=str(folder))
-    return {f.code: f for f in check_plan(loaded, world_size=2, script=script_facts_of(loaded))}
+    return {f.code: f for f in check_plan(Target(loaded), PlanFacts(script=script_facts_of(loaded)), world_size=2)}
 
 
 def test_trainer_under_accelerate_needs_no_argument(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from dstui.check import check_plan
 from dstui.diagnosis.signatures import ALL, BY_ID
 from dstui.plan import load
+from dstui.render.target import Target
 
 BASE = "version: 1\njob: {script: t.py}\n"
 PLAIN = BASE + "deepspeed: {train_micro_batch_size_per_gpu: 2, zero_optimization: {stage: 2}}\n"
@@ -85,8 +86,8 @@ def test_fix_changes_that_key_and_the_checks_pass(tmp_path: Path, cause: str, te
     changed = [plan.patch(patch) for patch in patches]
     fitting = [one for one in changed if one.get(path) == value != plan.get(path)]
     assert fitting, [one.get(path) for one in changed]
-    before = {finding.code for finding in check_plan(plan) if finding.severity == "error"}
-    assert {finding.code for finding in check_plan(fitting[0]) if finding.severity == "error"} <= before
+    before = {finding.code for finding in check_plan(Target(plan)) if finding.severity == "error"}
+    assert {finding.code for finding in check_plan(Target(fitting[0])) if finding.severity == "error"} <= before
 
 
 def test_fix_that_is_in_the_plan_already_is_not_offered_again(tmp_path: Path) -> None:

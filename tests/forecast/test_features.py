@@ -12,11 +12,12 @@ from dstui.forecast.activations import activations
 from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import Forecast, forecast
 from dstui.forecast.hardware import named_machine
-from dstui.forecast.model import counts, facts_of_config, facts_of_params
+from dstui.forecast.model import counts, facts_of_config, facts_of_params, stored_as
 from dstui.forecast.pipeline import ends
-from dstui.forecast.rates import Rates
+from dstui.forecast.rates import Rates, rates_of
 from dstui.forecast.setup import Setup
-from dstui.forecast.speed import traffic, work
+from dstui.forecast.speed import step_seconds, traffic, work
+from dstui.machine.snapshot import Software
 from dstui.plan import load
 
 LLAMA = "meta-llama/Llama-3.1-8B"
@@ -101,6 +102,46 @@ def test_megatrons_ranks_split_the_logits_the_network_and_the_layers_of_a_pipeli
     assert flat / 4 < deep < 1.25 * flat / 4  # the last stage also has the head
 
 
+def test_optimizer_steps_over_what_its_rank_holds() -> None:
+    """ZeRO shards the optimizer from stage 1 on; split tensors and layers are never whole on a rank."""
+    shape, n = (one := facts(LLAMA)).shape, counts(one, None)
+    assert shape is not None and n is not None
+
+    def seconds(**sets: Any) -> float:
+        return traffic(Setup(ranks=8)._replace(**sets), shape, n, Rates(flops=3e14)).optimizer
+
+    for sets in ({"stage": 1}, {"tensor_parallel": 8}, {"stage": 1, "tensor_parallel": 2, "pipeline": 2}):
+        assert seconds(**sets) == pytest.approx(seconds() / 8)
+
+
+def test_step_of_split_tensors_takes_at_least_as_long_as_in_megatron() -> None:
+    """22B on 8 x A100, 1.42 s with recomputation and 1.10 s without (Korthikanti et al., table 5); DeepSpeed's exchanges take longer."""
+    config = {"model_type": "gpt2", "n_embd": 6144, "n_layer": 48, "n_head": 64, "vocab_size": 51200, "n_positions": 2048}
+    shape, n = (one := facts_of_config(config)).shape, counts(one, None)
+    assert shape is not None and n is not None
+    setup = Setup(ranks=8, tensor_parallel=8, split_logits=True, megatron=True, attention="eager", micro_batch=4, stage=1)
+    rates = rates_of(named_machine("8xA100-80"), range(8))
+    for again, published in ((True, 1.42), (False, 1.10)):
+        mine = setup._replace(checkpointing=again)
+        assert 1 < step_seconds(1, work(mine, shape, n, 0, rates), traffic(mine, shape, n, rates)) / published < 1.4
+
+
+def test_quantized_weights_take_time_to_unpack() -> None:
+    plain, packed = (speed(stage=2, model__lora={"r": 8}, model__quantization=kind) for kind in (None, "nf4"))
+    given = plan(LLAMA, stage=2, model__lora={"r": 8})
+    gptq = forecast(given, stored_as(facts(LLAMA), "4 bits"), EIGHT_H100).speed
+    assert gptq and gptq.tokens < 0.95 * packed < 0.94 * plain
+
+
+def test_python_bounds_short_micro_batches_of_adapters() -> None:
+    def bound(sequence: int) -> str:
+        result = found(stage=2, sequence=sequence, model__lora={"r": 8}).speed
+        assert result
+        return result.bound_by
+
+    assert (bound(256), bound(8192)) == ("Python between the kernels", "compute")
+
+
 def test_megatrons_layers_keep_what_its_authors_say() -> None:
     """Korthikanti et al., table 2: s b h (10 + 24 / t + 5 a s / (h t)); less for ranks that split the norms; no matrix in FlashAttention."""
     shape, n = (one := facts("gpt2-xl")).shape, counts(one, None)
@@ -113,6 +154,35 @@ def test_megatrons_layers_keep_what_its_authors_say() -> None:
         ({"attention": "flash"}, 10 + 24 / 4),
     ):
         assert activations(setup._replace(**changed), shape).kept == pytest.approx(each * expected, rel=0.001)
+
+
+def test_megatrons_gated_layers_keep_what_its_modules_save() -> None:
+    """Two norms and their results on every rank, and by rank: queries, keys, values, result, three matrices of the MLP, softmax."""
+    shape, n = (one := facts(LLAMA)).shape, counts(one, None)
+    assert shape is not None and n is not None
+    setup = Setup(ranks=4, tensor_parallel=4, megatron=True, attention="eager", sequence=1024)
+    h, keys, wide, matrix = shape.hidden, shape.kv_heads * shape.head_dim, shape.ffn, shape.heads * 1024
+    for changed, expected in (
+        ({}, 8 * h + (4 * h + 4 * keys + 8 * wide + 2 * matrix) / 4),
+        ({"norms_split": True, "attention": "flash"}, (12 * h + 4 * keys + 8 * wide) / 4),
+    ):
+        assert activations(setup._replace(**changed), shape).kept == pytest.approx(1024 * shape.layers * expected)
+
+
+@pytest.mark.parametrize(
+    ("placed", "release", "per_weight"), [("default", "4.57.0", 4), ("default", "5.0", 2), ("torch.bfloat16", "4.57", 2)]
+)
+def test_model_loaded_onto_the_gpu_is_there_whole_before_it_is_converted(placed: str, release: str, per_weight: int) -> None:
+    """A script with device_map on 8 GPUs of 24 GB, the optimizer in RAM: without it 8B need the weights in 16 bits."""
+    away = plan(LLAMA, stage=2, deepspeed__zero_optimization__offload_optimizer={"device": "cpu"})
+    machine = replace(EIGHT_H100, software=Software(transformers=release))
+    plain, whole = (forecast(away, replace(facts(LLAMA), placed=how), machine) for how in ("", placed))
+    assert plain.params and whole.gpu.moments["initialize"] >= per_weight * plain.params > plain.gpu.moments["initialize"] * (
+        per_weight == 4
+    )
+    assert any("device_map" in sentence for sentence in whole.unknown)
+    third = forecast(plan(LLAMA, stage=3), replace(facts(LLAMA), placed=placed), machine)
+    assert not any("device_map" in sentence for sentence in third.unknown)  # which transformers refuses there
 
 
 def test_both_ends_of_a_pipeline_are_counted() -> None:

@@ -18,6 +18,7 @@ from dstui.forecast.forecast import forecast
 from dstui.forecast.model import facts_of_config, facts_of_params
 from dstui.forecast.presets import presets
 from dstui.plan import load
+from dstui.render.target import Target
 from tests.command import dstui
 
 AUTO = {
@@ -114,7 +115,7 @@ def test_megatrons_parallelism_splits_model_and_batch(tmp_path: Path) -> None:
     assert split["gpu_bytes"] < 0.6 * whole["gpu_bytes"]
     assert any("a pipeline of 2 stages" in sentence for sentence in split["unknown"])
     plan = open_document(str(tmp_path / "plan.yaml")).plan
-    assert not [f for f in check_plan(plan, world_size=8) if f.path.startswith("deepspeed.train")]
+    assert not [f for f in check_plan(Target(plan), world_size=8) if f.path.startswith("deepspeed.train")]
 
 
 @pytest.mark.parametrize(

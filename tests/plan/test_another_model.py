@@ -7,6 +7,7 @@ import pytest
 from dstui.check import check_plan
 from dstui.plan import load
 from dstui.plan.another_model import add_model, name_problem
+from dstui.render.target import Target
 
 PLAN = """\
 version: 1
@@ -56,12 +57,12 @@ def test_configuration_moves_to_the_present_model_with_comments() -> None:
 def test_result_is_valid_and_takes_another_model(text: str, role: str) -> None:
     plan = add_model(add_model(load(text), "b", role, "a"), "c", "train", "")
     assert list(plan.models) == ["a", "b", "c"] and not plan.unfocused.deepspeed
-    assert [f.message for f in check_plan(plan, world_size=2) if f.severity == "error"] == []
+    assert [f.message for f in check_plan(Target(plan), world_size=2) if f.severity == "error"] == []
 
 
 def test_inference_model_gets_no_clipping_finding() -> None:
     plan = add_model(load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 2}\n"), "teacher", "inference", "student")
-    assert [f.path for f in check_plan(plan, world_size=2) if f.code == "DS111"] == ["models.student.deepspeed.gradient_clipping"]
+    assert [f.path for f in check_plan(Target(plan), world_size=2) if f.code == "DS111"] == ["models.student.deepspeed.gradient_clipping"]
 
 
 def test_invalid_name_is_reported() -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dstui.check import check_plan
+from dstui.check import PlanFacts, check_plan
 from dstui.plan import load
+from dstui.render.target import Target
 from dstui.tui.session.model_lookup import ModelConfigsOf
 from tests.tui.conftest import Open, store, until
 
@@ -28,7 +29,7 @@ def findings_of_model_keys(folder: Path, config: str | None) -> dict[str, tuple[
         (folder / "model").mkdir()
         (folder / "model" / "config.json").write_text(config)
     plan = load(PLAN, base=str(folder))
-    found = check_plan(plan, world_size=2, models=ModelConfigsOf.of(plan).resolve())
+    found = check_plan(Target(plan), PlanFacts(configs=ModelConfigsOf.of(plan).resolve()), world_size=2)
     return {f.path.rpartition(".")[2]: (f.severity, f.message) for f in found if f.code == "DS306"}
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dstui.plain.answers import value_text
 from dstui.plan import load
-from dstui.tui.forms.steps.batch import BATCH, product
+from dstui.tui.forms.form_rows import form_rows
+from dstui.tui.forms.steps.batch import ACCUMULATION, BATCH, product
 from dstui.tui.session.state import State
 
 
@@ -28,3 +30,11 @@ def test_batch_is_completed_as_deepspeed_does(batch: str, args: str, said: str) 
     assert product(state) == said
     micro, _, steps, *_ = said.split()
     assert BATCH.value(state) == f"{micro}×{steps}"
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 micro-batch"), (3, "3 micro-batches")])
+def test_one_micro_batch_is_singular_in_prompts_and_forms(count: int, said: str) -> None:
+    state = State(load(f"version: 1\ndeepspeed: {{gradient_accumulation_steps: {count}}}\n", "plan.yaml", "/"))
+    field = next(field for field in BATCH.fields(state) if field.path == ACCUMULATION)
+    assert value_text(field, state) == said
+    assert any(f"{said} " in f"{row.text} " for row in form_rows(BATCH, state, 78, "", roomy=False))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dstui.tui.forms.form_parts import FormRows
-from dstui.tui.kit.keymap import FIXED, OF_FORMS, OF_LISTS, keymap, remappable
+from dstui.tui.kit.keymap import FIXED, FORM_KEYS, LIST_KEYS, keymap, remappable
 from dstui.tui.kit.keys import ACTIONS, DIALOGS, KEYS, OVER, PINNED, KeyHint, bindings, in_pane, valid
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.run.log_view import LogView
@@ -97,7 +97,7 @@ def test_footer_of_every_dialog_shows_the_way_back(pane: str) -> None:
 
 def test_no_list_key_can_be_an_action_key() -> None:
     lists = {key for widgets in WIDGETS.values() for widget in widgets for own in widget.BINDINGS for key in own.key.split(",")}  # type: ignore[union-attr]
-    assert lists <= OF_LISTS | OF_FORMS
+    assert lists <= LIST_KEYS | FORM_KEYS
     assert keymap({"stop": ["j"]}).problems and keymap({"launch": ["d"]}).problems and not keymap({"rank": ["d"]}).bindings
 
 
@@ -141,4 +141,13 @@ if __name__ == "__main__":
 def test_help_explains_the_keys_of_the_footer_first_and_each_key_once() -> None:
     shown = [key.shown for key in in_pane("run")]
     footer = [key.shown for key in valid("run", ACTIONS) if key.hint < PINNED]
-    assert shown[: len(footer)] == footer and shown.count("l") == 1
+    assert shown[0] == footer[0] and [key for key in shown if key in footer] == footer and shown.count("l") == 1
+
+
+@pytest.mark.parametrize(
+    ("pane", "pairs"),
+    [("form", ["[ ]", "x F5", "z Z", "tab ⇧tab"]), ("run", ["[ ]", "e E", "n N", "w W"]), ("plot", ["+ -"]), ("runs", ["> <"])],
+)
+def test_help_lists_a_key_and_its_counterpart_together(pane: str, pairs: list[str]) -> None:
+    shown = f" {' '.join(key.shown for key in in_pane(pane))} "
+    assert [pair for pair in pairs if f" {pair} " not in shown] == []

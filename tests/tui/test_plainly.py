@@ -10,7 +10,8 @@ import pytest
 from rich.cells import cell_len
 
 import dstui
-from dstui.tui.kit.drawing import LIKE, _likeness, wants_ascii
+from dstui.base.glyphs import LIKE, wants_ascii
+from dstui.tui.kit.drawing import _likeness
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from dstui.adopt.shell.expansion import Expander, line_of
-from dstui.adopt.shell.reader import Reader
-from dstui.adopt.shell.shell_state import Node, ShellState, Streams, Undecidable, Value, hole
+from dstui.adopt.shell.reader import Shell, Status, decided
+from dstui.adopt.shell.shell_state import Node, ShellState, Undecidable, Value, hole
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 MOST_ELEMENTS = 200
 """Elements of an array that are set one by one."""
 
 
-def declare(reader: Reader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
+def declare(shell: Shell, node: Node) -> Status:
     """Follow `export`, `declare`, `local`, `readonly`."""
-    exports, options = node["Variant"]["Value"] == "export", ""
+    state, exports, options = shell.state, node["Variant"]["Value"] == "export", ""
     for argument in node.get("Args", ()):
         name = (argument.get("Name") or {}).get("Value")
         if name is None:
-            options += _declare_words(reader.expander(state).words([argument["Value"]]), state, exports=exports or "x" in options)
+            options += _declare_words(shell.expander.words([argument["Value"]]), state, exports=exports or "x" in options)
             exports = exports or "x" in options
             continue
         if "A" in options:
@@ -29,9 +29,9 @@ def declare(reader: Reader, node: Node, state: ShellState, _streams: Streams) ->
         if "n" in options:  # -n makes an alias of another variable
             state.variables[name] = hole("computed", name)
         elif not argument.get("Naked"):
-            assign(reader, argument, state)
+            assign(shell, argument)
         if "i" in options and isinstance(text := state.variables.get(name), str):
-            reader.follow_text(f"(({name}={text}))", state, Streams(), line_of(node))
+            shell.reader.follow_text(shell.with_streams(), f"(({name}={text}))", line_of(node))
         if exports:
             state.exported.add(name)
     return True
@@ -48,12 +48,12 @@ def _declare_words(words: Sequence[str], state: ShellState, *, exports: bool) ->
     return "".join(word for word in words if word.startswith("-"))
 
 
-def assign(reader: Reader, node: Node, state: ShellState) -> None:
+def assign(shell: Shell, node: Node) -> None:
     """Follow `NAME=value`, `NAME+=value`, `NAME=(…)`, `NAME[3]=value`."""
-    name, expander, unknowns = node["Name"]["Value"], reader.expander(state), reader.unknowns
+    name, state, expander, unknowns = node["Name"]["Value"], shell.state, shell.expander, shell.reader.unknowns
     old = state.variables.get(name)
     if node.get("Index"):
-        return _assign_element(expander, node, state, name)
+        return _assign_element(expander, node, name)
     unknowns.assigned = name if len((node.get("Value") or {}).get("Parts", ())) == 1 else ""
     value: Value = expander.text(node.get("Value"))
     if node.get("Array") is not None and name in state.associative:
@@ -72,8 +72,9 @@ def assign(reader: Reader, node: Node, state: ShellState) -> None:
     return None
 
 
-def _assign_element(expander: Expander, node: Node, state: ShellState, name: str) -> None:
+def _assign_element(expander: Expander, node: Node, name: str) -> None:
     """Follow `NAME[3]=value`."""
+    state = expander.state
     if name in state.associative:
         state.variables[expander.element(name, node["Index"])] = expander.text(node.get("Value"))
         return
@@ -90,18 +91,18 @@ def _items(value: Value) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
-def let(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def let(shell: Shell, node: Node) -> Status:
     """Follow `let`: each word is an expression, perhaps in quotes."""
-    status: bool | None = True
+    status: Status = True
     for expression in node.get("Exprs", ()):
         parts = [part["Type"] for part in expression.get("Parts", ())]
         if parts and set(parts) <= {"DblQuoted", "SglQuoted"}:
-            status = reader.follow_text(f"(({reader.expander(state).text(expression)}))", state, streams, line_of(expression))
+            status = shell.reader.follow_text(shell, f"(({shell.expander.text(expression)}))", line_of(expression))
         else:
-            status = arithmetic(reader, {"X": expression}, state, streams)
+            status = arithmetic(shell, {"X": expression})
     return status
 
 
-def arithmetic(reader: Reader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
+def arithmetic(shell: Shell, node: Node) -> Status:
     """Follow `((…))`."""
-    return reader.decided(lambda: bool(reader.expander(state).number(node["X"])))
+    return decided(lambda: bool(shell.expander.number(node["X"])))

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from dstui.adopt.shell.filters import calculated, filtered
-from dstui.adopt.shell.reader import Reader
-from dstui.adopt.shell.shell_state import OPEN, ShellContext, ShellState, hole, holes_in, to_display_text
+from dstui.adopt.shell.reader import Shell, Status
+from dstui.adopt.shell.shell_state import OPEN, hole, holes_in, to_display_text
 
-Builtin = Callable[[Reader, list[str], ShellState, "str | None"], "bool | None"]
-Printing = Callable[[list[str], ShellState, "str | None", ShellContext], "str | None"]
+Builtin = Callable[[Shell, list[str]], Status]
+Printing = Callable[[Shell, list[str]], "str | None"]
 MAX_NUMBERS = 10_000
 MAX_PRINTED = 100_000
 FOUND_ON_PATH = re.compile(r"python[\d.]*|deepspeed|torchrun|accelerate|bash|sh")
@@ -21,18 +21,19 @@ CONVERSION = re.compile(r"%%|%[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg]")
 """A conversion in a format of printf."""
 
 
-def printed(name: str, words: Sequence[str], state: ShellState, given: str | None, context: ShellContext) -> str | None:
-    """Return the output of a program; None if only running it shows that. `given` is its standard input."""
+def printed(shell: Shell, name: str, words: Sequence[str]) -> str | None:
+    """Return the output of a program; None if only running it shows that."""
     short = name.rpartition("/")[2]
     if program := PRINTING.get(short):
-        return program(list(words), state, given, context)
-    return None if given is None else filtered(short, words, given)
+        return program(shell, list(words))
+    return None if shell.given is None else filtered(short, words, shell.given)
 
 
 # Builtins
 
 
-def _cd(reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _cd(shell: Shell, words: list[str]) -> Status:
+    state = shell.state
     folder = next((word for word in words if word not in ("-P", "-L", "--")), hole("computed", "HOME"))
     if folder == "-":
         state.folder, state.previous = state.previous or state.folder, state.folder
@@ -46,59 +47,62 @@ def _cd(reader: Reader, words: list[str], state: ShellState, _given: str | None)
             if state.absent:
                 reader.unknowns.note(f"cd {to_display_text(folder)}: no such folder here; the current folder is used instead")
             return True
-    if reader.is_folder(state, folder) is False:
+    if shell.is_folder(folder) is False:
         state.absent = "" if folder.startswith(("/", OPEN)) else folder
-        reader.unknowns.note(f"cd {to_display_text(folder)}: no such folder here; the current folder is used instead")
+        shell.reader.unknowns.note(f"cd {to_display_text(folder)}: no such folder here; the current folder is used instead")
         return None
     state.previous, state.absent = state.folder, ""
-    state.folder = folder if folder.startswith(OPEN) else posixpath.normpath(posixpath.join(state.folder, folder))
+    state.folder = folder if folder.startswith(OPEN) else shell.path(folder)
     return True
 
 
-def _mkdir(reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _mkdir(shell: Shell, words: list[str]) -> Status:
     for word in words:
         if not word.startswith("-") and not holes_in(word):
-            path = posixpath.normpath(posixpath.join(state.folder, word))
-            while path not in reader.made and path != state.folder and path not in ("", "/"):
-                reader.made.add(path)
+            path, made = shell.path(word), shell.reader.made
+            while path not in made and path != shell.state.folder and path not in ("", "/"):
+                made.add(path)
                 path = posixpath.dirname(path)
     return True
 
 
-def _pushd(reader: Reader, words: list[str], state: ShellState, given: str | None) -> bool | None:
-    state.stack = [*state.stack, state.folder]
-    return _cd(reader, words, state, given)
+def _pushd(shell: Shell, words: list[str]) -> Status:
+    shell.state.stack = [*shell.state.stack, shell.state.folder]
+    return _cd(shell, words)
 
 
-def _popd(_reader: Reader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _popd(shell: Shell, _words: list[str]) -> Status:
+    state = shell.state
     if not state.stack:
         return False
     *state.stack, state.folder = state.stack
     return True
 
 
-def _unset(_reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _unset(shell: Shell, words: list[str]) -> Status:
     for name in words:
-        state.variables.pop(name, None)
-        state.exported.discard(name)
+        shell.state.variables.pop(name, None)
+        shell.state.exported.discard(name)
     return True
 
 
-def _set(_reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _set(shell: Shell, words: list[str]) -> Status:
     if "--" in words:
-        state.positional, state.arguments_given = words[words.index("--") + 1 :], True
+        shell.state.positional, shell.state.arguments_given = words[words.index("--") + 1 :], True
     return True
 
 
-def _shift(_reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _shift(shell: Shell, words: list[str]) -> Status:
+    state = shell.state
     count = int(words[0]) if words and words[0].isdigit() else 1
     state.shifted += 0 if state.arguments_given else count
     state.positional = state.positional[count:]
     return True
 
 
-def _read(_reader: Reader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+def _read(shell: Shell, words: list[str]) -> Status:
     """Follow `read NAME`, `read -r -d '' NAME` and `read -a NAME` from a here-document."""
+    state, given = shell.state, shell.given
     options, names, rest = set[str](), list[str](), list(words)
     whole = False
     while rest:
@@ -135,39 +139,39 @@ def split_fields(text: str, separators: str, most: int | None = None) -> list[st
     return found[:-1] if marks and not found[-1] and most is None else found
 
 
-def _mapfile(_reader: Reader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+def _mapfile(shell: Shell, words: list[str]) -> Status:
     """Follow `mapfile -t NAME` with the lines of its input."""
     name = next((word for word in reversed(words) if not word.startswith("-")), "MAPFILE")
-    if given is None or OPEN in given:
-        state.variables[name] = hole("computed", name)
+    if shell.given is None or OPEN in shell.given:
+        shell.state.variables[name] = hole("computed", name)
         return None
-    state.variables[name] = given.splitlines(keepends="-t" not in words)
+    shell.state.variables[name] = shell.given.splitlines(keepends="-t" not in words)
     return True
 
 
-def _export(_reader: Reader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _export(shell: Shell, words: list[str]) -> Status:
     """Follow `export` with words from an expansion: `export $OPTIONS`."""
     for word in words:
         name, equals, value = word.partition("=")
         if equals:
-            state.variables[name] = value
-        state.exported.add(name)
+            shell.state.variables[name] = value
+        shell.state.exported.add(name)
     return True
 
 
 def _end(kind: str) -> Builtin:
-    def end(_reader: Reader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
-        state.ended = kind
+    def end(shell: Shell, _words: list[str]) -> Status:
+        shell.state.ended = kind
         return True
 
     return end
 
 
-def _done(_reader: Reader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
+def _done(_shell: Shell, _words: list[str]) -> Status:
     return True
 
 
-def _false(_reader: Reader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
+def _false(_shell: Shell, _words: list[str]) -> Status:
     return False
 
 
@@ -202,13 +206,13 @@ BUILTINS: Mapping[str, Builtin] = {
 # Programs
 
 
-def _echo(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+def _echo(_shell: Shell, words: list[str]) -> str | None:
     while words and re.fullmatch(r"-[neE]+", words[0]):
         words = words[1:]
     return " ".join(words) + "\n"
 
 
-def _printf(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+def _printf(_shell: Shell, words: list[str]) -> str | None:
     """Apply printf as the shell does, repeating the format for all words; None for an unknown format."""
     if not words or re.search(r"%(?!%|[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg])", words[0].replace("%%", "")):
         return None
@@ -234,11 +238,11 @@ def _converted(form: str, word: str) -> str:
     return form % (word if kind == "s" else int(word or "0", 0) if kind in "di" else float(word or "0"))
 
 
-def _pwd(_words: list[str], state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
-    return state.folder + "\n"
+def _pwd(shell: Shell, _words: list[str]) -> str | None:
+    return shell.state.folder + "\n"
 
 
-def _dirname(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+def _dirname(_shell: Shell, words: list[str]) -> str | None:
     words = words[words[:1] == ["--"] :]
     if len(words) != 1 or _ends_open(words[0]):
         return None
@@ -250,21 +254,21 @@ def _ends_open(path: str) -> bool:
     return OPEN in posixpath.basename(path.rstrip("/"))
 
 
-def _basename(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+def _basename(_shell: Shell, words: list[str]) -> str | None:
     words = words[words[:1] == ["--"] :]
     if not 1 <= len(words) <= 2 or words[0].startswith("-") or _ends_open(words[0]):
         return None
     return posixpath.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) == 2 else "") + "\n"
 
 
-def _absolute(words: list[str], state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+def _absolute(shell: Shell, words: list[str]) -> str | None:
     names = [word for word in words if not word.startswith("-")]
     if len(names) != 1 or (holes_in(names[0]) and not names[0].startswith(OPEN)):
         return None
-    return (names[0] if holes_in(names[0]) else posixpath.normpath(posixpath.join(state.folder, names[0]))) + "\n"
+    return (names[0] if holes_in(names[0]) else shell.path(names[0])) + "\n"
 
 
-def _seq(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+def _seq(_shell: Shell, words: list[str]) -> str | None:
     separator = "\n"
     if words[:1] and words[0].startswith("-s"):
         separator, words = (words[0][2:], words[1:]) if words[0] != "-s" else ("".join(words[1:2]), words[2:])
@@ -276,29 +280,29 @@ def _seq(words: list[str], _state: ShellState, _given: str | None, _around: Shel
     return separator.join(map(str, found)) + "\n" if len(found) <= MAX_NUMBERS else None
 
 
-def _date(words: list[str], _state: ShellState, _given: str | None, context: ShellContext) -> str | None:
+def _date(shell: Shell, words: list[str]) -> str | None:
     forms = [word[1:] for word in words if word.startswith("+")]
     if len(words) != len(forms) or len(forms) > 1:
         return None
-    return context.moment(forms[0] if forms else "%a %b %e %H:%M:%S %Z %Y") + "\n"
+    return shell.reader.context.moment(forms[0] if forms else "%a %b %e %H:%M:%S %Z %Y") + "\n"
 
 
-def _cat(words: list[str], _state: ShellState, given: str | None, _around: ShellContext) -> str | None:
-    return given if not words or words == ["-"] else None
+def _cat(shell: Shell, words: list[str]) -> str | None:
+    return shell.given if not words or words == ["-"] else None
 
 
-def _expr(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+def _expr(_shell: Shell, words: list[str]) -> str | None:
     return calculated(" ".join(words))
 
 
-def _which(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+def _which(_shell: Shell, words: list[str]) -> str | None:
     """Print a launcher's name in place of its path, which the Plan's machine may have elsewhere."""
     names = [word for word in words if not word.startswith("-")]
     return f"{names[0]}\n" if len(names) == 1 and FOUND_ON_PATH.fullmatch(names[0]) else None
 
 
-def _command(words: list[str], state: ShellState, given: str | None, context: ShellContext) -> str | None:
-    return _which(words, state, given, context) if words[:1] == ["-v"] else None
+def _command(shell: Shell, words: list[str]) -> str | None:
+    return _which(shell, words) if words[:1] == ["-v"] else None
 
 
 PRINTING: Mapping[str, Printing] = {

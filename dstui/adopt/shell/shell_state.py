@@ -91,7 +91,7 @@ class ShellState:
     exported: set[str] = field(default_factory=set)
     positional: list[str] = field(default_factory=list)
     arguments_given: bool = False
-    """Whether the positional parameters are known: those of a function, of `set --`, or of a script that the text starts. A missing one is
+    """True if the positional parameters are known: those of a function, of `set --`, or of a script that the text starts. A missing one is
     empty."""
     shifted: int = 0
     """The number of unknown arguments that were shifted away."""
@@ -156,13 +156,3 @@ class Launch:
     def texts(self) -> list[str]:
         """The texts that a Plan gets from it: a Plan has no PATH."""
         return [*self.words, *(value for name, value in self.env.items() if name != "PATH"), self.folder]
-
-
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """The input and output of a command."""
-
-    given: str | None = None
-    """Standard input, if the text itself provides it."""
-    output: list[str] | None = None
-    """Collects the output, if the text uses it."""

@@ -98,17 +98,18 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
         return None
     from dstui.base.files import was_read
-    from dstui.check import check_plan
+    from dstui.check import PlanFacts, check_plan
     from dstui.documents.training_script import script_facts_of
     from dstui.jobs.store.plan_diff import plan_of
     from dstui.plan import PlanError
+    from dstui.render.target import Target
 
     fixes: list[Fix] = []
     with suppress(FileProblem, PlanError):
         plan = plan_of(folder)
         if not any(plan.configurations.values()):
             return None
-        fixes = [f.fix for f in check_plan(plan, script=script_facts_of(plan)) if f.code in HANDS_OVER and f.fix]
+        fixes = [f.fix for f in check_plan(Target(plan), PlanFacts(script=script_facts_of(plan))) if f.code in HANDS_OVER and f.fix]
     from dstui.diagnosis.signatures import BY_ID  # loads all tables: only if there is something to report
 
     signature = BY_ID["CONFIG-UNREAD"]

@@ -94,7 +94,7 @@ def _option_row(field: Field, number: int, state: State, width: int, field_disab
 
 
 def chosen_option(field: Field, state: State) -> Option | None:
-    """Return the option that applies now, by the Plan or by default; None for a value that is no option."""
+    """Return the option that applies now, by the Plan or by default; None for a value that is not an option."""
     value = field.value(state)
     value = default_of(field) if value is UNSET else value
     return next((o for o in field.options if o.value == value and (o.value is UNSET) == (value is UNSET)), None)
@@ -119,7 +119,7 @@ def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -
         yield from [BLANK] if opened else paragraph(text, width - 1, style, indent="  ")[:3]
         return
     arrow = (" ▾", "dim") if field.kind == "choice" else ("", "")
-    unit = f" {field.unit.removesuffix('s') if value == 1 else field.unit}" if field.unit and written else ""
+    unit = f" {field.unit_of(value)}" if field.unit and written else ""
     tail = remark or ("default" if not written and text != "–" else layer_of(state, field.path) if written else "")
     fits = cell_len(text) + len(unit) + len(arrow[0]) + cell_len(tail) + 1 <= room
     here = (fit(text, min(cell_len(text), room)), style)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from io import TextIOWrapper
 from typing import Final
@@ -18,6 +18,7 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
+from dstui.base.glyphs import replace_glyphs
 from dstui.base.text import UNSAFE
 from dstui.tui.kit.text_row import GLYPHS
 
@@ -62,33 +63,6 @@ SAFELY: Final = Safely()
 
 
 STATES: Final = {"ok": "ok", "warning": "! ", "error": "X ", "unknown": ". "}
-LIKE: Final[dict[str, str]] = dict(
-    zip(
-        "✔✖▲·●○◐■▪▸›▾▼█▒░▎▌▊–…×→←↑↓⇧•²°µ≈★✗◆◉◌─━│┃╭╮╰╯┌┐└┘├┤┬┴┼▔▁▂▃▄▅▆▇‘’“”",
-        "vX!.*o%#+>>vv#:.|||-~x><^v^*2'u~*x+@o--||+++++++++++++-_.:-=+*''\"\"",
-        strict=True,
-    )
-)
-"""Replacements of one cell for one cell, so that frames stay intact."""
-ROWS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""The bits of a braille pattern's dots, row by row."""
-
-
-def _like_braille(dots: int) -> str:
-    """Return the ASCII character closest to a braille cell: by where its dots are, high or low; a bar if they are both."""
-    rows = [row for row, bits in enumerate(ROWS) if dots & sum(bits)]
-    if not rows:
-        return " "
-    return "|" if rows[-1] - rows[0] > 1 else "'" if rows[-1] < 2 else "." if rows[0] > 1 else "-"
-
-
-LIKE.update({chr(0x2800 + dots): _like_braille(dots) for dots in range(256)})
-
-
-def wants_ascii(environment: Mapping[str, str]) -> bool:
-    """Return whether the terminal is drawn in ASCII: by its locale, its type (the Linux console has few glyphs), or the user's setting."""
-    locale = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or "UTF-8"
-    return "UTF" not in locale.upper() or environment.get("TERM") == "linux" or bool(environment.get("DSTUI_ASCII"))
 
 
 def draw_plainly() -> None:
@@ -100,8 +74,4 @@ def draw_plainly() -> None:
 
 
 def _likeness(error: UnicodeError) -> tuple[str, int]:
-    from rich.cells import cell_len
-
-    assert isinstance(error, UnicodeEncodeError)
-    text = error.object[error.start : error.end]
-    return "".join(LIKE.get(char) or "?" * cell_len(char) for char in text), error.end
+    return replace_glyphs(error, lambda char: "?" * cell_len(char))

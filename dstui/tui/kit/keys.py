@@ -95,7 +95,7 @@ class KeyHint(NamedTuple):
     footer: str = ""
     """The footer's text instead of `display`, if one hint there is for several keys."""
     priority: bool = False
-    """Whether it is also valid while something is typed."""
+    """True if it is also valid while something is typed."""
 
     @property
     def name(self) -> str:
@@ -276,7 +276,7 @@ def _panes_of_actions() -> dict[str, frozenset[str]]:
 PANES: Final[Mapping[str, frozenset[str]]] = _panes_of_actions()
 """The panes in which each action is valid, by any of its keys."""
 ACTIONS: Final = frozenset(filter(None, PANES))
-OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints", "jobs"})
+APP_KEYS: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints", "jobs"})
 """Actions that are the same in both modes and in screens on top of them."""
 
 
@@ -292,7 +292,7 @@ WHY_NOT: Final[Mapping[str, str]] = {
     "own_editor": "nothing has failed",
 }
 """The reason why an action has nothing to act on; those that are not here need an open job."""
-OF_THE_LOG: Final = frozenset(
+LOG_KEYS: Final = frozenset(
     {"all_ranks", "level", "dedup", "match", "filter", "problem", "warning", "follow", "dashboard", "wrap", "timestamps", "copy_all"}
 )
 """Actions of the part of the run screen that shows a job."""
@@ -300,17 +300,17 @@ OF_THE_LOG: Final = frozenset(
 
 def bindings(panes: frozenset[str]) -> list[Binding]:
     """Return the bindings of a screen with these panes."""
-    return _bindings(key for key in KEYS if key.where & panes and key.name not in OF_THE_APP)
+    return _bindings(key for key in KEYS if key.where & panes and key.name not in APP_KEYS)
 
 
 def log_bindings() -> list[Binding]:
     """Return the bindings of a job's log."""
-    return _bindings(key for key in KEYS if key.where & RUN and key.name in OF_THE_LOG)
+    return _bindings(key for key in KEYS if key.where & RUN and key.name in LOG_KEYS)
 
 
 def app_bindings() -> list[Binding]:
     """Return the bindings of the app."""
-    return _bindings(key for key in KEYS if key.name in OF_THE_APP)
+    return _bindings(key for key in KEYS if key.name in APP_KEYS)
 
 
 def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:
@@ -345,10 +345,15 @@ def key_of(action: str) -> str:
 
 
 def in_pane(pane: str) -> list[KeyHint]:
-    """Return the keys of a pane, those of the footer first. What a key does in general is left out where the footer names it."""
+    """Return the keys of a pane in the order of the footer, each with its counterpart, then the others.
+
+    What a key does in general is left out where the footer names it.
+    """
     here = [k for k in _Table.hints if pane in k.where]
     hinted = {k.shown for k in here if k.hint}
-    return sorted((k for k in here if k.hint or k.shown not in hinted), key=lambda k: k.hint or PINNED - 1)
+    places = {k.name: k.hint for k in reversed(here) if k.name and k.hint}
+    places["redo"] = places.get("undo", 0)
+    return sorted((k for k in here if k.hint or k.shown not in hinted), key=lambda k: k.hint or places.get(k.name) or PINNED - 1)
 
 
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
