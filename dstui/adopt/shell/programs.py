@@ -45,7 +45,7 @@ def _cd(shell: Shell, words: list[str]) -> Status:
         state.absent = "" if folder == "." or folder.startswith("..") else folder
         if not folder.startswith(".."):
             if state.absent:
-                shell.unknowns.note(f"cd {to_display_text(folder)}: no such folder here; the current folder is used instead")
+                shell.reader.unknowns.note(f"cd {to_display_text(folder)}: no such folder here; the current folder is used instead")
             return True
     if shell.is_folder(folder) is False:
         state.absent = "" if folder.startswith(("/", OPEN)) else folder
