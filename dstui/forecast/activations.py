@@ -95,8 +95,8 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     more = MIXINGS * (shape.streams - 1) * shape.hidden * element
     keep, plain, work = keep + more, plain + more, work + more
     if setup.sequence_parallel > 1:
-        more = _exchanged(setup, shape) * element
-        keep, plain, work = keep + more, plain + more, work + more
+        exchanged = _exchanged(setup, shape) * element
+        keep, plain, work = keep + exchanged, plain + exchanged, work + exchanged
     if is_megatrons(setup, shape):
         plain, keep, work = _in_megatron(setup, shape, element, split)
     elif setup.megatron and shape.family in GATED:
