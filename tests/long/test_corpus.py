@@ -37,7 +37,7 @@ AT_LEAST = {
     20: {"failure": 48, "stop": 13, "cut": 18, "good": 45},
     21: {"failure": 45, "stop": 10, "cut": 15, "good": 45},
     23: {"failure": 45, "stop": 7, "cut": 24, "good": 55},
-    25: {"failure": 40, "stop": 5, "cut": 25, "good": 30},
+    25: {"failure": 44, "stop": 5, "cut": 22, "good": 30},
 }
 MOST_OF_A_REPOSITORY = {
     2: 3,
