@@ -13,6 +13,7 @@ from typing import Any
 from dstui.adopt.script import NoScript, ScriptFacts
 from dstui.adopt.script_options import options_of
 from dstui.base.dataclass import dataclass
+from dstui.base.text import counted
 from dstui.check import check_plan
 from dstui.check.auto_values import AUTO, FILLED, fill_auto, hidden_size_of, value_of
 from dstui.check.context import flatten
@@ -210,7 +211,8 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
 
 def _rank_lines(found: Explanation, spec: LaunchSpec) -> Iterator[str]:
     hosts = ", ".join(f"{host}: {len(slots)}" for host, slots in spec.slots.items())
-    yield f"\n4  {found.world_size or 'An unknown number of'} ranks{f' ({hosts})' if hosts else ''}, each in {spec.workdir}, with"
+    ranks = counted(found.world_size, "rank") if found.world_size else "An unknown number of ranks"
+    yield f"\n4  {ranks}{f' ({hosts})' if hosts else ''}, each in {spec.workdir}, with"
     local_rank = spec.launcher == "local" and NO_LOCAL_RANK not in spec.launcher_options
     words = [*(["--local_rank=N"] if local_rank else []), *spec.script_args]
     yield f"   arguments: {' '.join(words) or 'none'}"

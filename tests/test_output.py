@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dstui.base.output import Ink, remark, tell
-from dstui.base.text import escaped
+from dstui.base.text import counted, escaped
 
 ANY = st.text(st.characters() | st.characters(categories=["Cs"]) | st.sampled_from("\x1b[]0;m\x07\r\n\t\x9b\u202e\U000e0041"), max_size=100)
 
@@ -72,3 +72,8 @@ def test_bars_are_ascii_where_the_encoding_or_the_terminal_is() -> None:
     assert os.read(main, 100) == piped.stdout.replace(b"\n", b"\r\n")
     os.close(main)
     os.close(side)
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 ranks"), (1, "1 rank"), (2, "2 ranks"), (None, "? ranks")])
+def test_nouns_agree_with_their_number(number: int | None, said: str) -> None:
+    assert counted(number, "rank") == said

@@ -56,6 +56,11 @@ def one_line(text: str) -> str:
     return escaped(text).replace("\n", " ")
 
 
+def counted(number: object, noun: str) -> str:
+    """Return a number with its noun in the singular or plural: 1 rank, 2 ranks, ? ranks if it is unknown."""
+    return f"{number if isinstance(number, int) else '?'} {noun}{'s' * (number != 1)}"
+
+
 def last_segment(text: str) -> str:
     """Return what a terminal would show of a progress bar: the text after the last carriage return, unless that is blank."""
     return next((segment for segment in reversed(text.split("\r")) if segment.strip()), "")

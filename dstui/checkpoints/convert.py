@@ -22,7 +22,7 @@ import psutil
 
 from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem, is_there, reason, write_atomic
-from dstui.base.text import sanitise
+from dstui.base.text import counted, sanitise
 from dstui.checkpoints.checkpoint import Checkpoint
 
 Kind = Literal["fp32", "universal"]
@@ -39,7 +39,7 @@ class Conversion:
     shard: str = "5GB"
     """The largest file of full weights."""
     trusted: bool = False
-    """Whether its pickles may execute code."""
+    """True if its pickles may execute code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class CheckpointFact(NamedTuple):
 
 def describe_checkpoint(found: Checkpoint) -> Iterator[CheckpointFact]:
     """Yield the facts of a checkpoint. They may contain text of its files: sanitise it before it is shown."""
-    ranks = f"{found.world_size} ranks" if found.world_size else "an unknown number of ranks"
+    ranks = counted(found.world_size, "rank") if found.world_size else "an unknown number of ranks"
     parallel = f" x {found.model_parallel} model-parallel" if (found.model_parallel or 1) > 1 else ""
     frozen = f", {found.trainable:,} of them trained" if found.trainable and found.trainable != found.parameters else ""
     version = f", DeepSpeed {found.deepspeed}" if found.deepspeed else ""
@@ -184,7 +184,7 @@ def describe_checkpoint(found: Checkpoint) -> Iterator[CheckpointFact]:
     yield CheckpointFact("written by", f"{ranks}{parallel}, ZeRO stage {found.stage if found.stage is not None else 'unknown'}{version}")
     precision = f", {found.precision}" if found.precision else ""
     yield CheckpointFact("parameters", f"{f'{found.parameters:,}' if found.parameters else 'unknown'}{frozen}{precision}")
-    yield CheckpointFact("on disk", f"{format_gib(found.size)} in {found.files} files")
+    yield CheckpointFact("on disk", f"{format_gib(found.size)} in {counted(found.files, 'file')}")
     if found.universal:
         yield CheckpointFact("universal", "any number of ranks can load it, with checkpoint.load_universal: true")
     if found.client_state:

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from dstui.adopt.script import ScriptFacts
+from dstui.base.text import counted
 from dstui.checkpoints.checkpoint import Checkpoint
 from dstui.plan import Plan
 from dstui.plan.finding import Finding, Fix
@@ -40,7 +41,7 @@ def resume_findings(checkpoint: Checkpoint, plan: Plan, world_size: int | None) 
         )
     ranks = world_size // (checkpoint.model_parallel or 1) if world_size else None
     if ranks and checkpoint.world_size and checkpoint.stage and ranks != checkpoint.world_size and not (universal and checkpoint.universal):
-        message = f"{checkpoint.world_size} ranks have written it, the Plan has {ranks}"
+        message = f"{counted(checkpoint.world_size, 'rank')} wrote it, the Plan has {ranks}"
         why = (
             f"DeepSpeed: The checkpoint being loaded used a DP world size of {checkpoint.world_size} but the current world size is {ranks}."
         )

@@ -94,8 +94,13 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
         keep, work = keep + (family["eager"][0] + dropped) * matrix, work + (family["eager"][1] + dropped) * matrix
     more = MIXINGS * (shape.streams - 1) * shape.hidden * element
     keep, plain, work = keep + more, plain + more, work + more
+    if setup.sequence_parallel > 1:
+        exchanged = _exchanged(setup, shape) * element
+        keep, plain, work = keep + exchanged, plain + exchanged, work + exchanged
     if is_megatrons(setup, shape):
         plain, keep, work = _in_megatron(setup, shape, element, split)
+    elif setup.megatron and shape.family in GATED:
+        plain, keep, work = _gated_in_megatron(setup, shape, element, split)
     if setup.fused_loss and shape.family in GATED:
         work -= (FUSED_NORMS * shape.hidden + FUSED_MLP * shape.ffn) * element / 2
     loss = _loss(setup, shape, tokens) + LAST_NORM * element * shape.hidden * tokens
@@ -108,9 +113,18 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     if setup.checkpointing:
         inputs = element * shape.hidden * shape.streams * tokens
         if setup.activation_offload:
-            return Activations(2 * inputs, work * tokens / split, loss, host=inputs * shape.layers)
+            return Activations(inputs, work * tokens / split, loss, host=inputs * shape.layers)  # one is brought back at a time
         return Activations(inputs * shape.layers, work * tokens / split, loss)
     return Activations(keep * shape.layers * tokens / split, max(work - keep, 0) * tokens / split, loss)
+
+
+def _exchanged(setup: Setup, shape: TensorShape) -> float:
+    """Return the elements per token that a layer keeps more if its sequences are split (Ulysses).
+
+    The attention's result is kept as the kernel gave it, by heads, and as the next layer needs it, by tokens (measured with DeepSpeed's
+    UlyssesSPAttentionHF: 2.0 bytes times the attention's width, kept and recomputed). Each rank has at least one head of keys and values.
+    """
+    return (shape.heads + 2 * max(setup.sequence_parallel - shape.kv_heads, 0)) * shape.head_dim
 
 
 def is_megatrons(setup: Setup, shape: TensorShape) -> bool:
@@ -136,6 +150,19 @@ def _in_megatron(setup: Setup, shape: TensorShape, element: int, split: int) -> 
     matrix = 0.0 if setup.attention.startswith("flash") else shape.heads * setup.sequence * half
     plain = (10 * shape.hidden * whole + 8 * shape.hidden + 4 * shape.ffn) * half
     return plain, plain + 5 * matrix, plain + 7 * matrix + 2 * shape.ffn * half
+
+
+def _gated_in_megatron(setup: Setup, shape: TensorShape, element: int, split: int) -> tuple[float, float, float]:
+    """Return the same for a layer with a gated MLP and no dropout, from what Megatron's modules save in 16 bits.
+
+    On every rank whole: the inputs of two fused norms, of the attention and of the MLP (2 h each). Split: queries, keys, values and the
+    attention's result, gate and up (2 f each), the activated gate and its product; and the softmax, one fused kernel in 16 bits.
+    """
+    whole, half = 1 if setup.norms_split else split, element / 2
+    attention, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    matrix = 0.0 if setup.attention.startswith("flash") else shape.heads * setup.sequence * half
+    plain = (8 * shape.hidden * whole + 4 * attention + 4 * keys + 8 * shape.ffn) * half
+    return plain, plain + 2 * matrix, plain + 6 * matrix + 4 * shape.ffn * half
 
 
 def _kept_selectively(shape: TensorShape) -> float:

@@ -37,11 +37,12 @@ LARGEST_FILE = 50e9
 """Bytes of a checkpoint's largest file: every rank reads it if the model is built partitioned, file by file."""
 WASTED = {0: 0.03, 1: 0.03, 2: 0.03, 3: 0.06}
 """By stage, the usual overhead of torch's allocator as a share of its allocations."""
-FRAGMENTED = {0: 1.09, 1: 1.09, 2: 1.09, 3: 1.23}
-"""By stage, the possible overhead of torch's allocator as a factor (DeepSpeed #3734: 1.09 and 1.23)."""
+FRAGMENTED = 1.23
+"""The possible overhead of torch's allocator as a factor, if layers run again: the peak is usually the step's, whose buffers of gigabytes
+fit into no smaller piece that was freed (DeepSpeed #3734; no estimate below 80 % ran out of memory: Fujii et al., arXiv 2411.06465)."""
 FRAGMENTED_KEPT = {0: 1.12, 1: 1.12, 2: 1.12, 3: 1.4}
-"""The same where activations are kept. At stage 3 buffers of gathered weights come and go between them (12B on 4 x GH200 of 95 GiB ran out
-of memory at a peak of 68 GiB: rahulsteiger.github.io, lsaie-project); at stage 2, 8B with 8k tokens reserved 99 GiB (ml-engineering)."""
+"""The same by stage where activations are kept. At stage 3 buffers of gathered weights come and go between them (12B on 4 x GH200 of 95 GiB
+ran out of memory at a peak of 68 GiB: rahulsteiger.github.io, lsaie-project); at stage 2, 8B with 8k tokens took 99 (ml-engineering)."""
 ADAPTED = 1.06
 """The factor by which the range of a model with LoRA is wider: so far beyond it are the published rows."""
 SPLIT = 1.35
@@ -86,7 +87,7 @@ class Needs:
 def fragmented(setup: Setup) -> float:
     """Return the possible overhead of torch's allocator as a factor."""
     kept = setup.training and (not setup.checkpointing or setup.recompute == "attention")
-    return (FRAGMENTED_KEPT if kept else FRAGMENTED)[setup.stage]
+    return FRAGMENTED_KEPT[setup.stage] if kept else FRAGMENTED
 
 
 def process_bytes(setup: Setup, cuda: float = CUDA_LIBRARIES) -> float:

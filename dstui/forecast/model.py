@@ -36,13 +36,15 @@ class ModelFacts:
     notes: tuple[str, ...] = ()
     """Assumptions."""
     by_name: bool = False
-    """Whether it is only taken for a fine-tune of a known model, by its name."""
+    """True if it is only taken for a fine-tune of a known model, by its name."""
     stored: str = ""
     """The form of the linear layers in the checkpoint, a key of STORED; empty if it is not quantized."""
     guess: TensorShape | None = None
     """The estimated sizes of an unknown architecture, from its configuration."""
     libraries: frozenset[str] | None = None
     """The packages that the training script imports; None if they are not known."""
+    placed: str = ""
+    """The type of the weights that the script puts on the GPU before DeepSpeed has them: as written, "default", or "" for none."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Batch and precision from the YAML files that the script's arguments name."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -56,8 +58,8 @@ class ModelFacts:
         return self.guess or (stand_in(self.params) if self.params else None)
 
     def for_script(self, script: ScriptFacts | NoScript | None) -> ModelFacts:
-        """Return the facts with the packages that the training script imports."""
-        return replace(self, libraries=getattr(script, "packages", None))
+        """Return the facts with the packages that the training script imports, and how it loads the model."""
+        return replace(self, libraries=getattr(script, "packages", None), placed=getattr(script, "placed", ""))
 
     @property
     def widening(self) -> float:
@@ -94,6 +96,8 @@ class Counts:
     """Parameters in tensors below stage 3's persistence threshold."""
     adapted: tuple[float, float] = (0.0, 0.0)
     """Elements per token that LoRA's layers read, with dropout three times, and that they write."""
+    unpacked: tuple[float, float] = (0.0, 0.0)
+    """Bytes that unpacking a frozen parameter moves in a forward and in a backward pass."""
 
 
 def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> ModelFacts:
@@ -237,6 +241,7 @@ def _counts(  # noqa: PLR0913, PLR0917 - the settings of a Plan that decide
         if arch
         else 0,
         adapted=_adapter_traffic(facts, lora) if lora else (0.0, 0.0),
+        unpacked=_unpacking(stored) if stored else (0.0, 0.0),
     )
 
 
@@ -302,6 +307,17 @@ def _frozen_bytes(facts: ModelFacts, stored: str, split_experts: bool) -> float:
     if split_experts and arch.kind not in ALWAYS_FUSED:
         linear += sum(t.size * t.times for t in arch.tensors if t.kind == "experts")
     return (linear * of_linear + (arch.params - linear) * 2) / arch.params
+
+
+BY_TORCH = 16.5
+"""Bytes per weight that GPTQ's layers move while they are trained, in torch's operations: shift (read 0.5, write 4), to 8 bits (4, 1), mask
+(1, 1), zeros (1, 1), scales (1, 2). The backward pass finds the result (AutoGPTQ, nn_modules/qlinear/qlinear_cuda_old.py)."""
+
+
+def _unpacking(stored: str) -> tuple[float, float]:
+    """Return the bytes that both passes move to unpack a weight: bitsandbytes reads it and writes 16 bits, in each."""
+    by_kernel = STORED[stored] + 2
+    return (by_kernel, by_kernel) if stored in QUANTIZED else (BY_TORCH, 0.0)
 
 
 def adapted_elements(facts: ModelFacts, model: Model | None) -> float:

@@ -70,9 +70,15 @@ NVME_READ, NVME_WRITE = 3e9, 2e9
 NETWORK = 12.5e9
 """Bytes per second between nodes if the Machine has no known adapter: 100 Gbit/s."""
 NETWORK_SHARE = 0.75
-HOST_SECONDS: Sequence[float] = (0.3e-3, 0.5e-3, 1.0e-3, 3.0e-3)
-"""Seconds per layer and micro-batch of Python and DeepSpeed's hooks, by stage. Measured: at most 12 ms at stage 3 on 4 x H100 with 512
-tokens (DeepSpeedExamples, training/bf16_master_weight), 1 to 2 ms at stage 2 (OpenTau #177)."""
+PASS_SECONDS, ADAPTED_PASS, COMPILED_PASS = 1.0e-3, 1.6, 0.3
+"""Seconds in which Python starts the kernels of one pass of a layer, and the factors with LoRA and if they are fused. Steps of LoRA with
+256 tokens, recomputed, took 4.7 to 5.2 ms per layer and micro-batch in 1.8B, 7B and 14B on A100, whatever their width (Qwen's README)."""
+HOOK_SECONDS: Sequence[float] = (0.0, 0.5e-3, 3.0e-3, 7.0e-3)
+"""Seconds per layer and micro-batch of DeepSpeed's hooks, by stage, while kernels may run. Measured: 1 to 2 ms at stage 2 (OpenTau #177)
+and 6 ms (blogs/zenflow-corebinding, 1.5B); 8 ms at stage 3 (1.8B with 256 tokens in Qwen's README), and at most 12 ms with all passes on
+4 x H100 with 512 tokens (DeepSpeedExamples, training/bf16_master_weight)."""
+STALL_SECONDS = 3.0e-3
+"""Seconds per layer in which stage 3 waits for its hooks and no kernel runs: 19.7k to 14.6k tokens/s on 4 x GH200."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

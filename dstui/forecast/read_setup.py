@@ -27,6 +27,8 @@ MEGATRON_LOSS_BYTES = 10.0
 """The same in Megatron: logits in 16 bits, in 32 bits, and less their maximum, which becomes the softmax (mpu/cross_entropy.py)."""
 NEW_LOSS, FUSED_EXPERTS = (4, 49), (5,)
 """Releases of transformers from which the loss does not copy the logits, and the experts of a layer are one tensor."""
+OWN_TYPE = (5,)
+"""The release from which from_pretrained keeps the type of the checkpoint; before, it loaded in 32 bits unless told otherwise."""
 
 
 def setup_of(  # noqa: PLR0913 - what a Plan leaves open
@@ -228,6 +230,13 @@ def _loss_bytes(integration: str, transformers: str | None) -> float:
     if is_before(NEW_LOSS, transformers):
         return OLD_LOSS_BYTES
     return LOSS_BYTES if integration == "trainer" else HELD_LOSS_BYTES
+
+
+def placed_bytes(written: str, transformers: str | None) -> int:
+    """Return the bytes of a weight as from_pretrained loads it, by the type that the script gives it."""
+    if written == "default":
+        return 4 if is_before(OWN_TYPE, transformers) else 2
+    return 4 if "float32" in written or written in ("torch.float", "'float'") else 2
 
 
 def is_before(release: tuple[int, ...], transformers: str | None) -> bool:

@@ -14,7 +14,7 @@ from dstui.forecast.activations import loss_moves, moved_in_layers
 from dstui.forecast.architecture import TensorShape
 from dstui.forecast.model import Counts
 from dstui.forecast.pipeline import seconds_of
-from dstui.forecast.rates import HOST_SECONDS, Rates
+from dstui.forecast.rates import ADAPTED_PASS, COMPILED_PASS, HOOK_SECONDS, PASS_SECONDS, STALL_SECONDS, Rates
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import optimizer_bytes
 
@@ -42,9 +42,10 @@ ALIBI = 1.7
 """The slowdown of fused attention with ALiBi's bias, which has kernels of its own (MPT in Triton, llm-foundry's tables of 2023)."""
 HOP_SECONDS = 3.2e-6
 """The latency of a collective per further rank of its ring, which no compute hides."""
-EXCHANGE_SECONDS = 0.6e-3
-"""The seconds that an exchange of tensor parallelism takes beside those of its bytes, since all ranks wait for the last: 0.5 and 0.8 ms in
-22B on 8 x A100 with and without recomputation (Korthikanti et al., arxiv.org/abs/2205.05198, table 5)."""
+EXCHANGE_SECONDS = 2.0e-3
+"""The seconds that an exchange of tensor parallelism takes beside those of its bytes, because every rank waits for the last: the geometric
+mean of five pages. 0.7 ms in Megatron's 22B (Korthikanti et al., arxiv.org/abs/2205.05198, table 5); with DeepSpeed 1.3 (1.3B on
+8 x V100), 2.7 (BLOOM on A100), 3.4 (GPT-NeoX-20B) and 4.3 (a DGX-2), all in tests/long. AutoTP on H100 loses 2.5 to 5 (DeepSpeed #8064)."""
 HIDDEN = 0.75
 """The share of the smaller of compute and communication that runs beside the larger if overlap_comm is on."""
 BOUND = 1.3
@@ -93,7 +94,7 @@ class Traffic:
     host: float
     """The time of Python, per micro-batch."""
     stall: float
-    """The part of `host` that no kernel hides: stage 3 waits for its hooks between the layers (19.7k to 14.6k tokens/s on 4 x GH200)."""
+    """The time that no kernel hides: stage 3 waits for its hooks between the layers."""
     overlap: float
     """The share of the smaller of compute and collectives that is hidden."""
     adding: float
@@ -138,7 +139,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
         moved = moved_in_layers(setup, shape, again and setup.recompute != "attention") + _adapters_moved(setup, n, again)
-        seconds += (moved * tokens + _unpacked(setup, n, again)) / bytes_moved
+        seconds += (moved * tokens + _unpacked(n, again)) / bytes_moved
         of_head += 2 * loss_moves(setup, shape) * tokens / bytes_moved
     split = setup.tensor_parallel
     seconds = seconds / split + _exchanged(setup, shape, tokens, again, rates)
@@ -170,9 +171,10 @@ def _adapters_moved(setup: Setup, n: Counts, again: bool) -> float:
     return (forward * (1 + again) + backward) * (4 if setup.precision in ("fp32", "autocast") else 2) / setup.tensor_parallel
 
 
-def _unpacked(setup: Setup, n: Counts, again: bool) -> float:
-    """Return the bytes moved to unpack quantized weights: bitsandbytes reads them and writes 16 bits, in each pass."""
-    return n.frozen * (n.frozen_bytes + setup.weight_bytes) * (2 + again) if n.frozen_bytes else 0.0
+def _unpacked(n: Counts, again: bool) -> float:
+    """Return the bytes that are moved to unpack quantized weights."""
+    forward, backward = n.unpacked
+    return n.frozen * (forward * (1 + again) + backward)
 
 
 def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates: Rates) -> float:
@@ -221,15 +223,22 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
         micro += calls * COLLECTIVE_SECONDS * (setup.stage > 1)
     copies, optimizer, names = _offload(setup, n, rates)
     optimizer, beside, hides = _hidden(setup, n, optimizer, rates)
-    host = HOST_SECONDS[setup.stage if shards > 1 else min(setup.stage, 1)] * shape.layers
+    host = _host(setup, n) * shape.layers / setup.pipeline
     if setup.stage == 3 and shards > 1 and setup.split_experts and shape.experts:
         waits += EXPERT_SECONDS * _expert_layers(shape, n) * (2 + setup.checkpointing if setup.training else 1)
     if not setup.training:
         micro, boundary, optimizer, beside = gather / 2, 0.0, 0.0, 0.0
     between = "communication between the nodes" if nodes > 1 and rates.between < rates.inside else "communication between the GPUs"
     overlap = HIDDEN if setup.overlap else 0.6 if setup.stage == 3 else 0.0
-    stall = host * (setup.stage == 3) + waits
+    stall = STALL_SECONDS * shape.layers * (setup.stage == 3 and shards > 1) + waits
     return Traffic(micro, boundary, copies, optimizer, beside, hides, host, stall, overlap, _adding(setup, n, rates), (between, *names))
+
+
+def _host(setup: Setup, n: Counts) -> float:
+    """Return the seconds of Python per layer and micro-batch: starting the kernels of each pass, and DeepSpeed's hooks."""
+    passes = 1 + (1 + setup.checkpointing) * setup.training
+    each = PASS_SECONDS * (ADAPTED_PASS if n.adapters else 1) * (COMPILED_PASS if setup.compiled or setup.megatron else 1)
+    return passes * each + HOOK_SECONDS[setup.stage]
 
 
 def _adding(setup: Setup, n: Counts, rates: Rates) -> float:

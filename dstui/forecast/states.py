@@ -74,7 +74,10 @@ def states(setup: Setup, n: Counts) -> States:
     """Return the states of a rank."""
     if not setup.training:
         return _inference(setup, n)
-    return (_stage_0, _stages_1_and_2, _stages_1_and_2, _stage_3)[setup.stage](setup, n)
+    s = (_stage_0, _stages_1_and_2, _stages_1_and_2, _stage_3)[setup.stage](setup, n)
+    if setup.placed:  # they are converted one after the other (engine.py:2085)
+        s.initialize = max(s.initialize, float(setup.placed * n.params) + setup.weight_bytes * n.largest)
+    return s
 
 
 @dataclass(slots=True)

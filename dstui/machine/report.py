@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from dstui.base.text import counted
 from dstui.machine.codec import Maybe, Unknown
 from dstui.machine.snapshot import GIB, Gpu, Host, Island, Kind, Machine, Software
 
@@ -44,7 +45,7 @@ def _host_summary(machine: Machine) -> str:
     host = machine.host
     if isinstance(host.cpus_usable, Unknown) and isinstance(host.memory, Unknown):
         return "machine not checked yet" if machine == Machine.unprobed() else "no GPU"
-    cores = f"{host.cpus_usable} cores" if host.cpus_usable else "cores unknown"
+    cores = counted(host.cpus_usable, "core") if host.cpus_usable else "cores unknown"
     memory = host.memory
     return f"no GPU, {cores}, " + (f"{round(memory / GIB)} GB RAM" if isinstance(memory, int) else "RAM unknown")
 
@@ -140,7 +141,7 @@ def _host(host: Host) -> Iterator[str]:
         return
     rows = [
         ("host", f"{host.name}, {host.system}, Linux {host.kernel}" + (f", in a container ({host.container})" if host.container else "")),
-        ("CPU", f"{host.cpu}: {host.cpus_usable} of {host.cpus} usable ({host.cores_usable} cores)" + _quota(host)),
+        ("CPU", f"{host.cpu}: {host.cpus_usable} of {host.cpus} usable ({counted(host.cores_usable, 'core')})" + _quota(host)),
         (
             "RAM",
             f"{format_size(host.memory_total)}, {format_size(host.memory_available)} available, "

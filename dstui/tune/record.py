@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ FILE = "tune.json"
 VERSION = 1
 STATES = ("running", "measured", "slower", "out of memory", "failed", "no steps", "not applied", "stopped")
 MOST_RESULTS = 100
+JOB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}-[0-9]{1,6}")
+"""The name of a job: PLAN-tune-3, or trial-3 before 0.5.1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ def _is_patch(value: Any) -> bool:
 RESULT = {
     "label": is_text,
     "patch": _is_patch,
-    "job": lambda value: is_text(value) and re.fullmatch(r"trial-[0-9]{1,6}", value) is not None,
+    "job": lambda value: is_text(value) and JOB.fullmatch(value) is not None,
     "state": one_of(STATES),
     "note": is_text,
     **dict.fromkeys(("rate", "spread", "expected_rate", "elements", "seconds"), is_number),
@@ -92,11 +95,10 @@ class TuneFolder:
         return JobFolder(self.path / result.job)
 
     def new_job(self) -> str:
-        """Return a name for the next job folder."""
-        number = len(self.results) + 1
-        while (self.path / f"trial-{number}").exists():
-            number += 1
-        return f"trial-{number}"
+        """Return a name for the next job folder: PLAN-tune-3, counted over all tunes of a Plan, so that a list of runs tells them apart."""
+        stem = re.sub(r"-\d{8}-\d{6}(-\d+)?$", "", self.path.name)
+        others = (path.name.removeprefix(f"{stem}-") for path in self.path.parent.glob(f"*/{escape(stem)}-*"))
+        return f"{stem}-{max((int(n) for n in others if n.isdecimal() and len(n) < 7), default=0) + 1}"
 
     def outputs(self, job: str) -> Path:
         """Return the folder for the redirected output of a job."""

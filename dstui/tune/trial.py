@@ -12,6 +12,7 @@ from statistics import median
 from dstui.base.dataclass import dataclass
 from dstui.base.files import FileProblem
 from dstui.base.regular_files import read_end
+from dstui.base.text import counted
 from dstui.diagnosis import diagnose_job
 from dstui.jobs.control.start import start
 from dstui.jobs.control.stop import stop
@@ -166,13 +167,13 @@ def _judged(result: Result, folder: JobFolder, watch: Watch, state: str, took: f
     if state == "alone" and watch.alone is not None:
         return replace(result, state="no steps", note=lone_sentence([watch.alone]))
     if state == "late":
-        note = f"only {len(watch.seconds)} steps in {took:.0f} s" if watch.seconds else NO_STEPS.format(took)
+        note = f"only {counted(len(watch.seconds), 'step')} in {took:.0f} s" if watch.seconds else NO_STEPS.format(took)
         return replace(result, state="measured" if enough else "no steps", note=note)
     status = folder.read_status()
     if status is None or status.exit_code != 0:
         return _failed(result, folder)
     done = len(watch.seconds) + 1 if watch.seconds else len(watch.steps)
-    note = f"the script ended after {done} steps, and at least {JUDGED_AFTER + 1} are needed: give it more data or steps"
+    note = f"the script ended after {counted(done, 'step')}, and at least {JUDGED_AFTER + 1} are needed: give it more data or steps"
     return replace(result, state="measured") if enough else replace(result, state="no steps", note=note)
 
 

@@ -64,7 +64,7 @@ async def test_different_number_of_ranks_and_missing_shard_are_reported(
     next(path for path in (folder / "global_step3").iterdir() if "rank_1" in path.name).unlink()
     async with opened(tmp_path, monkeypatch, ranks=4) as pilot:
         await look(pilot)
-        assert "NOT WHOLE" in screen(pilot) and "2 ranks have written it, the Plan has 4" in screen(pilot)
+        assert "NOT WHOLE" in screen(pilot) and "2 ranks wrote it, the Plan has 4" in screen(pilot)
         assert "32-bit" not in screen(pilot), "only possible actions are offered"
 
 

@@ -12,11 +12,12 @@ from dstui.forecast.activations import activations
 from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import Forecast, forecast
 from dstui.forecast.hardware import named_machine
-from dstui.forecast.model import counts, facts_of_config, facts_of_params
+from dstui.forecast.model import counts, facts_of_config, facts_of_params, stored_as
 from dstui.forecast.pipeline import ends
 from dstui.forecast.rates import Rates, rates_of
 from dstui.forecast.setup import Setup
 from dstui.forecast.speed import step_seconds, traffic, work
+from dstui.machine.snapshot import Software
 from dstui.plan import load
 
 LLAMA = "meta-llama/Llama-3.1-8B"
@@ -55,6 +56,17 @@ def test_activations_offloaded_to_ram_use_ram_and_cost_copies() -> None:
     assert away.host.parts["activations"] == pytest.approx(8 * 2 * 4096 * 32 * 65_536, rel=0.01)
     assert here.gpu.bytes and away.gpu.bytes and here.gpu.bytes - away.gpu.bytes > 10 * GB
     assert here.speed and away.speed and away.speed.step >= here.speed.step
+
+
+def test_split_sequences_keep_the_result_of_the_attention_twice() -> None:
+    """Once by heads and once by tokens; beyond 8 ranks, each of LLaMA's 8 heads of keys and values is on several ranks."""
+    shape = facts(LLAMA).shape
+    assert shape is not None
+    for ranks, copies in ((8, 0), (32, 24)):
+        whole, split = (
+            activations(Setup(sequence=65_536 * parts, sequence_parallel=parts, attention="flash"), shape).kept for parts in (1, ranks)
+        )
+        assert (split - whole) / (2 * shape.layers * 65_536) == pytest.approx(shape.hidden + 2 * copies * shape.head_dim)
 
 
 def test_selective_recomputation_is_between_none_and_all() -> None:
@@ -113,8 +125,8 @@ def test_optimizer_steps_over_what_its_rank_holds() -> None:
         assert seconds(**sets) == pytest.approx(seconds() / 8)
 
 
-def test_step_of_split_tensors_takes_as_long_as_published() -> None:
-    """22B on 8 x A100, 1.42 s with recomputation and 1.10 s without (Korthikanti et al., table 5)."""
+def test_step_of_split_tensors_takes_at_least_as_long_as_in_megatron() -> None:
+    """22B on 8 x A100, 1.42 s with recomputation and 1.10 s without (Korthikanti et al., table 5); DeepSpeed's exchanges take longer."""
     config = {"model_type": "gpt2", "n_embd": 6144, "n_layer": 48, "n_head": 64, "vocab_size": 51200, "n_positions": 2048}
     shape, n = (one := facts_of_config(config)).shape, counts(one, None)
     assert shape is not None and n is not None
@@ -122,12 +134,23 @@ def test_step_of_split_tensors_takes_as_long_as_published() -> None:
     rates = rates_of(named_machine("8xA100-80"), range(8))
     for again, published in ((True, 1.42), (False, 1.10)):
         mine = setup._replace(checkpointing=again)
-        assert step_seconds(1, work(mine, shape, n, 0, rates), traffic(mine, shape, n, rates)) == pytest.approx(published, rel=0.1)
+        assert 1 < step_seconds(1, work(mine, shape, n, 0, rates), traffic(mine, shape, n, rates)) / published < 1.4
 
 
 def test_quantized_weights_take_time_to_unpack() -> None:
     plain, packed = (speed(stage=2, model__lora={"r": 8}, model__quantization=kind) for kind in (None, "nf4"))
-    assert 0.8 * plain < packed < 0.99 * plain
+    given = plan(LLAMA, stage=2, model__lora={"r": 8})
+    gptq = forecast(given, stored_as(facts(LLAMA), "4 bits"), EIGHT_H100).speed
+    assert gptq and gptq.tokens < 0.95 * packed < 0.94 * plain
+
+
+def test_python_bounds_short_micro_batches_of_adapters() -> None:
+    def bound(sequence: int) -> str:
+        result = found(stage=2, sequence=sequence, model__lora={"r": 8}).speed
+        assert result
+        return result.bound_by
+
+    assert (bound(256), bound(8192)) == ("Python between the kernels", "compute")
 
 
 def test_megatrons_layers_keep_what_its_authors_say() -> None:
@@ -142,6 +165,35 @@ def test_megatrons_layers_keep_what_its_authors_say() -> None:
         ({"attention": "flash"}, 10 + 24 / 4),
     ):
         assert activations(setup._replace(**changed), shape).kept == pytest.approx(each * expected, rel=0.001)
+
+
+def test_megatrons_gated_layers_keep_what_its_modules_save() -> None:
+    """Two norms and their results on every rank, and by rank: queries, keys, values, result, three matrices of the MLP, softmax."""
+    shape, n = (one := facts(LLAMA)).shape, counts(one, None)
+    assert shape is not None and n is not None
+    setup = Setup(ranks=4, tensor_parallel=4, megatron=True, attention="eager", sequence=1024)
+    h, keys, wide, matrix = shape.hidden, shape.kv_heads * shape.head_dim, shape.ffn, shape.heads * 1024
+    for changed, expected in (
+        ({}, 8 * h + (4 * h + 4 * keys + 8 * wide + 2 * matrix) / 4),
+        ({"norms_split": True, "attention": "flash"}, (12 * h + 4 * keys + 8 * wide) / 4),
+    ):
+        assert activations(setup._replace(**changed), shape).kept == pytest.approx(1024 * shape.layers * expected)
+
+
+@pytest.mark.parametrize(
+    ("placed", "release", "per_weight"), [("default", "4.57.0", 4), ("default", "5.0", 2), ("torch.bfloat16", "4.57", 2)]
+)
+def test_model_loaded_onto_the_gpu_is_there_whole_before_it_is_converted(placed: str, release: str, per_weight: int) -> None:
+    """A script with device_map on 8 GPUs of 24 GB, the optimizer in RAM: without it 8B need the weights in 16 bits."""
+    away = plan(LLAMA, stage=2, deepspeed__zero_optimization__offload_optimizer={"device": "cpu"})
+    machine = replace(EIGHT_H100, software=Software(transformers=release))
+    plain, whole = (forecast(away, replace(facts(LLAMA), placed=how), machine) for how in ("", placed))
+    assert plain.params and whole.gpu.moments["initialize"] >= per_weight * plain.params > plain.gpu.moments["initialize"] * (
+        per_weight == 4
+    )
+    assert any("device_map" in sentence for sentence in whole.unknown)
+    third = forecast(plan(LLAMA, stage=3), replace(facts(LLAMA), placed=placed), machine)
+    assert not any("device_map" in sentence for sentence in third.unknown)  # which transformers refuses there
 
 
 def test_both_ends_of_a_pipeline_are_counted() -> None:

@@ -132,6 +132,16 @@ def test_full_disk_reports_the_space_left(tmp_path: Path) -> None:
     assert found.cause == "CKPT-DISK" and any("4 KiB in /data" in note for note in found.notes)
 
 
+def test_disk_too_full_for_any_rank_to_record_its_end_is_named(tmp_path: Path) -> None:
+    folder = make_job(tmp_path / "job", logs={0: "", 1: ""})
+    ranks = {str(rank): {"host": "localhost", "pid": None, "state": "waiting", "exit_code": None} for rank in (0, 1)}
+    write_status_json(folder, {**status_json(folder), "state": "failed", "exit_code": 1, "ranks": ranks, "disk_full": str(tmp_path)})
+    for rank in (0, 1):
+        folder.record(rank).write_text("")
+    found = diagnose_job(folder)
+    assert (found.cause, found.first_failing_rank) == ("CKPT-DISK", None) and str(tmp_path) in found.evidence[0].text
+
+
 def test_invalid_facts_are_ignored(tmp_path: Path) -> None:
     found = ended(tmp_path / "job", *KILLED, oom_kill="many", least=None, killed=None, shm_total=None)
     assert found.cause == "KILLED-UNKNOWN"

@@ -13,10 +13,12 @@ import pytest
 from dstui.jobs.control.submit import sharing_problem
 from dstui.jobs.queue import scheduler
 from dstui.jobs.queue.scheduler import STATES, describe_reason, slurm_offers, state_of
+from dstui.jobs.store.events import Notice
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import remember
 from dstui.jobs.store.records import JobStatus
 from dstui.jobs.store.status import current_status
+from dstui.jobs.watch.job_notices import JobNotices
 from dstui.machine.slurm_offers import seconds_of
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
@@ -108,6 +110,18 @@ def test_slurm_state_is_used_if_no_supervisor_could_write_one(
     status = current_status(folder)
     assert status and (status.state, status.exit_code) == (state, code)
     assert (folder.read_status() or written).state == "running", "looking writes nothing"
+
+
+def test_present_state_of_a_queued_job_follows_what_was_recorded_of_it(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    folder.prepare(1)
+    folder.append_event(time.time(), "notice", text="SLURM job 7 is queued")
+    notices, status = JobNotices(folder), JobStatus("queued", "a-tag", slurm_job="7", waits="its nodes are allocated")
+    notices.update(status)
+    assert [event.text for event in notices.read(status, 1) if isinstance(event, Notice)] == [
+        "SLURM job 7 is queued",
+        "SLURM job 7: its nodes are allocated",
+    ]
 
 
 def test_every_state_has_a_meaning_and_an_unknown_one_ends_nothing() -> None:

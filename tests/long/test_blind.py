@@ -13,16 +13,18 @@ Each round was committed before any of its rows was compared with a forecast. Th
 | blind_rows_5.csv | 26, 19.6 %, 93.2 % | 50, 56.7 %, 242.7 % | 0 of 37 |
 | blind_rows_6.csv | 40, 15.0 %, 32.0 % | 53, 15.8 %, 40.5 % | 4 of 57 |
 | blind_rows_7.csv | 26, 13.7 %, 26.2 % | 2, +72 and +191 % | 0 of 30 |
+| blind_rows_8.csv | 22, 23.5 %, 47.3 % | none | 1 of 31 |
+| blind_speed_8.csv | none | 72, 10.6 %, 58.6 %; as in DeepSpeed 37, 18.7 %, 84.0 % | none |
 
 Rounds 1, 3 and 4 mostly have no DeepSpeed in them (FSDP, one GPU, InternEvo), of which dstui makes no forecasts; all rows of round 5 and most of
 round 2 run it. A median over both kinds says little, so each kind is printed, and the assertions are on "as in DeepSpeed". Today:
 
 | kind | memory: rows, median, p90 by round | speed: rows, median, p90 by round |
 | --- | --- | --- |
-| as in DeepSpeed | 25, 4.8, 11.8; 15, 5.6, 34.5; none; 8, 0.5, 1.4; 10, 3.7, 28.6; 40, 8.2, 25.3; 26, 13.7, 26.2 % | 25, 4.8, 22.1; 17, 6.0, 88.0; 7, 7.3, 110.8; 14, 12.6, 31.3; 25, 11.3, 52.9; 52, 9.6, 26.3; 2, 131, 190 % |
-| runs DeepSpeed | 2, 15.0; 14, 7.9, 34.5; none; 3, 27.0; 26, 18.3, 69.3 % | none; 17, 6.0, 88.0; 7, 7.3; 10, 12.6, 42.9; 50, 27.7, 155.1 % |
-| FSDP | 57, 10.8, 37.1; none; 3, 31.4; 16, 10.1, 35.9; none | 68, 10.1, 34.6; none; 1, 26.7; 7, 19.0, 48.6; none |
-| one GPU, no DeepSpeed | 39, 7.7, 26.5; 4, 8.4; none; 24, 28.6, 45.2; none | 29, 7.6, 35.6; none; none; 9, 15.9; none |
+| as in DeepSpeed | 25, 4.8, 11.8; 15, 5.6, 34.5; none; 8, 0.5, 1.4; 10, 3.7, 28.6; 40, 8.2, 25.3; 26, 13.7, 26.2; 22, 15.3, 31.0 % | 25, 5.3, 22.3; 17, 5.9, 88.0; 7, 6.9, 120.6; 14, 10.3, 31.3; 25, 12.6, 46.7; 52, 6.2, 22.7; 2, 138, 199; 37, 10.5, 54.7 % |
+| runs DeepSpeed | 2, 15.0; 14, 7.9, 34.5; none; 3, 27.0; 26, 18.3, 69.3 % | none; 17, 5.9, 88.0; 7, 6.9; 10, 8.4, 49.7; 50, 34.1, 153.0; 53, 6.7, 22.9; 2, 138, 199; 23, 9.9, 57.8 % |
+| FSDP | 57, 10.8, 37.1; none; 3, 31.4; 16, 10.1, 35.9; none | 68, 11.0, 41.8; none; 1, 26.6; 7, 19.9, 49.6; none |
+| one GPU, no DeepSpeed | 39, 7.7, 26.5; 4, 8.4; none; 24, 28.6, 45.2; none | 29, 5.9, 36.0; none; none; 9, 16.3; none; none; none; 49, 9.4, 36.8 % |
 
 The fixes afterwards follow the libraries, as noted beside each constant: after the first round, bitsandbytes quantizes experts before
 transformers 5, the loss copies the logits before transformers 4.49, and LoRA's kernels move bytes; after the second, FlashAttention-2 is
@@ -103,6 +105,35 @@ that does), at most six rows of a page or a folder, of one page those that a Pla
 up to a bound of at most 2048 tokens (`note`). Left out are vision models, losses that a Plan cannot name, and other accelerators. Rows without a
 figure say only that the job fitted or ran out of memory. Gigabytes are taken for GiB; of several GPUs the fullest counts.
 
+Mended after its first comparison, by what sources and measurements say, so that round 8 tests none of it: Megatron's layers with a gated
+MLP keep half of what transformers' do (two fused norms, a softmax in 16 bits: 7B and 13B were 29 and 10 % too high, now 12 and 14 % too
+low); of inputs that wait in RAM, one at a time is brought back (DeepSpeed's checkpointing and ArcticTraining's; two were counted); a script
+that loads with `device_map` has the model on the GPU in 32 bits before DeepSpeed halves it (Alpaca's, -53 and -58 %, now -14 and -24 %).
+The one wrong "fits" was ZeRO-2 with recomputation, where the range of torch's allocator was narrower than at stage 3 because of a single
+issue; now it is the same, and 14 of 377 verdicts of the other rounds became "tight". Split sequences (Ulysses) keep the attention's result
+twice and replicate keys beyond their heads (Qwen3-32B over 32 ranks: -13 %, now -4.5 %). Labels that the sources correct: ArcticTraining is
+no Trainer, for which a Plan counts a loss of 14 bytes (-12 and -16 %, now -0.1 and -4 %); ChatGLM3's configuration names no type, so it
+trained in 32 bits; Alpaca's script has `device_map`. DeepSpeed's TiledMLP was measured on the CPU (the peak of a recomputed layer: 34 h +
+11 times the attention's width, none of the MLP's), which agrees with TILED_WHOLE. Tried and rejected: adding what the pass and the step
+need, since torch might not reuse one's blocks for the other; it made round 8 better (15.6 instead of 23.5 %) and round 2 worse (13.5
+instead of 5.6 %), as the buffers of the first initialization serve both. What is left is full training on cards with memory to spare (-25
+to -28 %: Qwen3-8B, SimPO of 3B, ChatGLM2), whose pages may tell the size of a card rather than what was used, and OPT (+31 %), whose loss
+lies between that of 16 and of 32 bits.
+
+The eighth round of speeds (blind_speed_8.csv, sealed before its first score; sha256 7942a2c7d6f19e19e27458b5e26f81f108316952994dc137b865cd1dc5f6cde8):
+Qwen's README, one script on 17 kinds of GPU, and NVIDIA's recipes for NeMo, whose exchanges run beside the matrix products as DeepSpeed's do
+not. Before it, these causes were mended in view of rounds 1 to 7: the optimizer of a job that splits tensors or layers, or has no ZeRO, steps
+over what its rank holds; few tokens cost what the GPU's operations per byte of memory say; exchanges of tensor parallelism wait for their ranks;
+quantized weights are unpacked. Of the pairs that differ by more than 5 %, 224 instead of 212 of 241 in the seven rounds are in the right order
+since (of those beyond 3 %, 254 instead of 242 of 277), while the median error rose from 9.6 to 10.9 %. Its first score: 96 of 124 pairs of as in
+DeepSpeed in the right order (88 of 115 beyond 3 %; of all rows 112 of 141 and 92 of 119), and 131 of 135 pairs of different GPUs with the same
+script. What failed was 512 tokens at once, where Python and the hooks take longer than the kernels, and GPTQ, whose layers unpack by torch's
+operations. Both were mended in view of it (Python by steps of 256 tokens of the same page, GPTQ by its source), so it tests neither any more: 108 of
+124 (100 of 115) today. After it, an exchange of tensor parallelism was given the mean of five pages instead of Megatron's own 0.6 ms, in view of
+rounds 5 and 6: it makes these rows of NeMo worse. Over the seven rounds the median is 7.7 % since (nine in ten 37.3), and 226 of 241 pairs are in
+the right order (256 of 277 beyond 3 %); over all eight 8.7 % (41.8), 325 of 352 (356 of 392). What is left: LoRA on two nodes of two GPUs took 1.76 times as long as on one GPU at all lengths, for a reason that the page
+does not say (11 of the 16 wrong pairs); an RTX 6000 Ada and an H100 NVL were slower than forecast, perhaps by their power limits.
+
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
 second round, packed samples only attend to themselves, LOMO's optimizer may not be the one assumed, and a step of
@@ -129,7 +160,7 @@ from dstui.forecast.rates import Rates, rates_of
 Row = dict[str, str]
 ROUNDS: Mapping[str, Sequence[Row]] = {
     name: list(csv.DictReader((Path(__file__).parent / f"{name}.csv").open()))
-    for name in ("blind_rows", "blind_rows_2", "blind_rows_3", "blind_rows_4", "blind_rows_5", "blind_rows_6", "blind_rows_7")
+    for name in (*(f"blind_rows{n}" for n in ("", "_2", "_3", "_4", "_5", "_6", "_7", "_8")), "blind_speed_8")
 }
 OUTSIDE = int(CUDA_CONTEXT)
 """Memory of a process outside of torch's allocator."""
@@ -201,16 +232,20 @@ def speed_errors(rows: Sequence[Row]) -> list[Judged]:
     return found
 
 
-def ordered(rows: Sequence[Judged]) -> tuple[int, list[str]]:
-    """Return the number of pairs of one page, model and GPU whose speeds differ by more than 5 %, and those in the wrong order."""
+def ordered(rows: Sequence[Judged], least: float = 0.05) -> tuple[int, list[str]]:
+    """Return the number of pairs of one page, model and GPU whose speeds differ by more than `least`, and those in the wrong order."""
     pairs, wrong = 0, []
     for a, b in combinations(rows, 2):
         theirs = [float(one.row["tokens_per_second_per_gpu"]) for one in (a, b)]
-        if any(a.row[key] != b.row[key] for key in ("source", "model", "gpu")) or abs(math.log(theirs[0] / theirs[1])) <= 0.05:
+        if any(a.row[key] != b.row[key] for key in ("source", "model", "gpu")) or abs(math.log(theirs[0] / theirs[1])) <= least:
             continue
         pairs += 1
-        if (theirs[0] > theirs[1]) != (theirs[0] * (1 + a.error) > theirs[1] * (1 + b.error)):
-            wrong.append(f"{name_of(a.row)} {a.row['more']} | {name_of(b.row)} {b.row['more']}")
+        ours = [speed * (1 + one.error) for speed, one in zip(theirs, (a, b), strict=True)]
+        if (theirs[0] > theirs[1]) != (ours[0] > ours[1]):
+            told = (
+                f"{name_of(one.row)} {one.row['more']}: {x:.0f}, forecast {y:.0f}" for one, x, y in zip((a, b), theirs, ours, strict=True)
+            )
+            wrong.append(" | ".join(told))
     return pairs, wrong
 
 
@@ -238,6 +273,7 @@ def summary(what: str, errors: Sequence[Judged]) -> list[float]:
         ("blind_rows_5", (0.05, 0.3)),
         ("blind_rows_6", (0.09, 0.27)),
         ("blind_rows_7", (0.14, 0.27)),
+        ("blind_rows_8", (0.16, 0.34)),
     ],
 )
 def test_memory(name: str, most: tuple[float, float]) -> None:
@@ -252,9 +288,10 @@ def test_memory(name: str, most: tuple[float, float]) -> None:
         ("blind_rows_2", (0.09, 0.9)),
         ("blind_rows_3", (0.09, 1.3)),
         ("blind_rows_4", (0.14, 0.32)),
-        ("blind_rows_5", (0.13, 0.6)),
-        ("blind_rows_6", (0.13, 0.32)),
+        ("blind_rows_5", (0.13, 0.5)),
+        ("blind_rows_6", (0.07, 0.24)),
         ("blind_rows_7", (1.4, 2.0)),
+        ("blind_speed_8", (0.11, 0.56)),
     ],
 )
 def test_speed(name: str, most: tuple[float, float]) -> None:
@@ -283,11 +320,15 @@ def test_no_row_that_ran_out_of_memory_is_forecast_to_fit(name: str) -> None:
         ("blind_rows_3", 0.85),
         ("blind_rows_4", 0.9),
         ("blind_rows_5", 0.95),
-        ("blind_rows_6", 0.97),
+        ("blind_rows_6", 0.98),
+        ("blind_speed_8", 0.88),
     ],
 )
 def test_order_of_speeds(name: str, least: float) -> None:
     rows = [one for one in speed_errors(ROUNDS[name]) if KINDS["as in DeepSpeed"](one.row)]
+    for difference in (0.0, 0.03):
+        pairs, wrong = ordered(rows, difference)
+        print(name, f"pairs that differ by more than {difference:.0%}: {pairs}, {len(wrong)} wrong")
     pairs, wrong = ordered(rows)
     print(name, pairs, "pairs, wrong:", *wrong, sep="\n")
     assert 1 - len(wrong) / pairs >= least
@@ -298,4 +339,4 @@ def test_ranges_contain_what_was_measured() -> None:
     for what, errors in (("memory", memory_errors(rows)), ("speed", speed_errors(rows))):
         inside = sum(one.inside for one in errors)
         print(what, f"{inside} of {len(errors)} in the range")
-        assert inside / len(errors) > (0.77 if what == "memory" else 0.87)
+        assert inside / len(errors) > (0.75 if what == "memory" else 0.87)

@@ -36,6 +36,8 @@ AT_LEAST = {
     19: {"failure": 90, "stop": 20, "cut": 20, "good": 5},
     20: {"failure": 48, "stop": 13, "cut": 18, "good": 45},
     21: {"failure": 45, "stop": 10, "cut": 15, "good": 45},
+    23: {"failure": 45, "stop": 7, "cut": 24, "good": 55},
+    25: {"failure": 44, "stop": 5, "cut": 22, "good": 30},
 }
 MOST_OF_A_REPOSITORY = {
     2: 3,
@@ -58,8 +60,10 @@ MOST_OF_A_REPOSITORY = {
     19: 13,
     20: 3,
     21: 3,
+    23: 4,
+    25: 4,
 }
-NEWEST = 21
+NEWEST = 25
 """The round that is only scored; signatures may be derived from the others."""
 
 

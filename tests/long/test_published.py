@@ -20,7 +20,7 @@ import pytest
 
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.forecast import Forecast, Shared, assembled, with_doubt, with_ranges
-from dstui.forecast.model import ModelFacts, counts, facts_of_config
+from dstui.forecast.model import ModelFacts, counts, facts_of_config, stored_as
 from dstui.forecast.modelled import Modelled
 from dstui.forecast.presets import presets
 from dstui.forecast.rates import Rates
@@ -107,7 +107,11 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     more = more_of(row)
     lora = Lora(r=int(row["lora_r"]), target_modules=targets, dropout=more.pop("dropout", 0.0)) if row["lora_r"] else None
     again, length = row["checkpointing"] == "yes", int(row["sequence"])
-    model = Model(lora=lora, quantization=row["quantization"] or None, activation_checkpointing=again, sequence_length=length)
+    facts, gptq = facts_of(row["model"]), "GPTQ" in row["note"]
+    facts = stored_as(facts, "4 bits") if gptq else facts
+    model = Model(
+        lora=lora, quantization=None if gptq else row["quantization"] or None, activation_checkpointing=again, sequence_length=length
+    )
     more.pop("context", None)
     stage, reference, ram = int(row["stage"]), more.pop("reference", False), more.pop("ram", None)
     setup = Setup(
@@ -134,7 +138,7 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         megatron=is_megatrons(row),
     )._replace(**{name: value for name, value in more.items() if name != "per_node"})
     room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB), host=ram and ram * GIB)
-    models = [Modelled(facts=facts_of(row["model"]), model=model, setup=setup, shorter="samples up to this length" in row["note"])]
+    models = [Modelled(facts=facts, model=model, setup=setup, shorter="samples up to this length" in row["note"])]
     if reference:  # the model before the training, which DPO compares with
         models.append(Modelled(name="reference", facts=models[0].facts, model=None, setup=setup._replace(training=False)))
     rates = with_doubt(rates, models)

@@ -151,7 +151,7 @@ def test_killed_tune_leaves_nothing_running_and_can_resume(number: signal.Signal
     first = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def second_job() -> JobFolder | None:
-        jobs = list(tmp_path.glob("dstui_runs/*/trial-2"))
+        jobs = list(tmp_path.glob("dstui_runs/*/mine-tune-2"))
         status = JobFolder(jobs[0]).read_status() if jobs else None
         return JobFolder(jobs[0]) if status and status.state == "running" else None
 
@@ -168,7 +168,7 @@ def test_killed_tune_leaves_nothing_running_and_can_resume(number: signal.Signal
     again = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     found = json.loads(again.stdout)
     assert again.returncode == 0 and "resuming" in again.stderr and found["ended"] == "done"
-    assert found["candidates"][0]["seconds"] == before["results"][0]["seconds"] and found["candidates"][1]["job"] == "trial-3"
+    assert found["candidates"][0]["seconds"] == before["results"][0]["seconds"] and found["candidates"][1]["job"] == "mine-tune-3"
     assert len(list(tmp_path.glob("dstui_runs/*/tune.json"))) == 1
     third = subprocess.run([*command, "--budget", "1s"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert "resuming" not in third.stderr, "a finished tune is not resumed"

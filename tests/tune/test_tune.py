@@ -73,7 +73,7 @@ def test_endless_script_without_steps_is_stopped_with_a_message(tmp_path: Path) 
     plan = plan_in(tmp_path, script="import time\nwhile True: time.sleep(1)\n")
     status, out, said = dstui("tune", plan, "--budget", "1s", cwd=tmp_path)
     assert status == 1 and "no step was seen in" in out and "run.metrics" in out, (out, said)
-    (job,) = (tmp_path / "dstui_runs").glob("*/trial-1")
+    (job,) = (tmp_path / "dstui_runs").glob("*/*-tune-1")
     assert JobFolder(job).has_ended and not job_processes(JobFolder(job))
 
 
@@ -221,6 +221,24 @@ def test_output_folders_are_redirected_wherever_arguments_name_them() -> None:
 def test_output_folder_of_a_script_is_found_in_its_text(tmp_path: Path, script: str, redirection: list[str], found: bool) -> None:
     (tmp_path / "train.py").write_text(script)
     assert bool(fixed_writes(load(PLAN, "plan.yaml", str(tmp_path)), redirection)) is found
+
+
+def test_jobs_are_named_after_the_plan_and_counted_over_its_tunes(tmp_path: Path) -> None:
+    first, second = (TuneFolder(tmp_path / f"mine-tune-2026010{day}-000000", "key") for day in (1, 2))
+    assert first.new_job() == "mine-tune-1"
+    for job in ("mine-tune-1", "mine-tune-2", "mine-tune-2-output", "trial-7", "mine-tune-x"):
+        (first.path / job).mkdir(parents=True)
+    (tmp_path / "other-tune-20260101-000000/other-tune-5").mkdir(parents=True)
+    assert (first.new_job(), second.new_job()) == ("mine-tune-3", "mine-tune-3")
+
+
+@pytest.mark.parametrize(("job", "sound"), [("mine-tune-3", True), ("trial-3", True), ("../x-1", False), ("-1", False), ("x/y-1", False)])
+def test_stored_job_is_a_name_of_this_or_an_older_release(tmp_path: Path, job: str, sound: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "dstui_runs/mine-tune-20260101-000000"
+    path.mkdir(parents=True)
+    TuneFolder(path, "key").keep(Result(label="one", job=job))
+    assert (unfinished("key") is not None) is sound
 
 
 def test_record_from_a_repository_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dstui.base.text import counted
 from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
@@ -187,7 +188,7 @@ def hpz_and_ranks(c: Context) -> Problems:
         return
     if size > ranks:
         why = "DeepSpeed reduces it to the number of ranks: one copy of the weights in all"
-        message = f"zero_hpz_partition_size {size:g} is more than {ranks} ranks"
+        message = f"zero_hpz_partition_size {size:g} is more than {counted(ranks, 'rank')}"
         yield c.problem(path, message, why=why, severity="warning", fix=c.put(path, ranks, f"write {ranks}"))
     elif ranks % size:
         best = next(n for n in range(int(size), 0, -1) if ranks % n == 0)

@@ -137,13 +137,14 @@ def _add_limits(found: Collected, folder: JobFolder, ranks: Ranks) -> None:
 
 
 def _add_full_disk(found: Collected, folder: JobFolder, ranks: Ranks, status: JobStatus | None) -> None:
-    """Add a full disk that the supervisor saw. The ranks' own messages about it may not have been written."""
-    if status and status.disk_full and ranks.first_failure is not None:
+    """Add a full disk that the supervisor saw. The ranks' own messages and ends may not have been written."""
+    rank = ranks.first_failure
+    if status and status.disk_full and (rank is not None or status.state == "failed"):
         found.files.append(str(folder.status_file))
         text = f"the supervisor saw that the disk of {status.disk_full} was full while the job ran"
-        rank = ranks.first_failure
+        host = ranks.ranks[rank].host if rank is not None else None
         found.remarks.pop("CKPT-DISK", None)
-        found.hits.append(Hit(BY_ID["CKPT-DISK"], (len(found.files) - 1, 1), text, FACTS, rank, ranks.ranks[rank].host))
+        found.hits.append(Hit(BY_ID["CKPT-DISK"], (len(found.files) - 1, 1), text, FACTS, rank, host))
 
 
 def _add_kernels_word(found: Collected, ranks: Ranks) -> None:

@@ -16,7 +16,7 @@ from dstui.diagnosis.recognition.exits import SIGNAL_CAUSES
 from dstui.diagnosis.recognition.labels import HANDLED, REMARKED, WARNED
 from dstui.diagnosis.signatures import BY_ID
 
-STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "SIGHUP", "CTRL-C")
+STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "USER-SIGNAL", "SIGHUP", "CTRL-C")
 """The first one found explains the others: SLURM's time limit sends the SIGTERM."""
 
 
@@ -43,7 +43,7 @@ def stopped(context: FailureContext) -> Verdict | None:
         if hits := [hit for hit in stops if hit.signature.id == one]:
             failed = any(hit.signature.role == "root" and hit.raised and hit.raised.traced for hit in context.found.hits)
             failed = failed or any(_reported_before(hits[0], hit) for hit in context.found.named)
-            return Verdict(BY_ID[one], "medium" if failed or context.end_in_doubt else "high", hits)
+            return Verdict(BY_ID[one], "medium" if failed or context.end_in_doubt or not BY_ID[one].sure else "high", hits)
     return None
 
 
@@ -140,7 +140,7 @@ def _lasts(context: FailureContext, hit: Hit) -> bool:
 
 
 def nothing_failed(context: FailureContext) -> Verdict | None:
-    """Decide for a success if nothing failed and the last lines say so. That nothing failed is no proof: a log may break off."""
+    """Decide for a success if nothing failed and the last lines say so. The absence of a failure is not a proof: a log may break off."""
     found = context.found
     if context.failed or found.end_untold or any(hit.signature.role == "cascade" and not _is_noise(hit) for hit in found.hits):
         return None
@@ -159,7 +159,7 @@ def _is_noise(hit: Hit) -> bool:
     return hit.raised is not None and hit.raised.ignored
 
 
-OF_A_LAUNCHER = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
+LAUNCHER_REPORT = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
 """Messages that a process ended, without the reason."""
 GOES_ON = frozenset({"TOOL-GONE", "FILE-GONE", "ENV-GONE", "SCRIPT-PERM"})
 """Errors after which a shell script continues, unless they are the last ones of the text."""
@@ -182,7 +182,7 @@ def last_named(context: FailureContext) -> Verdict | None:
     """Return the last exception in a line without a traceback, if the run failed and nothing better is known."""
     if not context.failed or context.ended_well:
         return None
-    harmless = (HANDLED, WARNED, OF_A_LAUNCHER)
+    harmless = (HANDLED, WARNED, LAUNCHER_REPORT)
     verdict = _last_named([hit for hit in context.found.named if not any(words.search(hit.text) for words in harmless)])
     if verdict is None or verdict.rank is not None:
         return verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dstui.diagnosis import patches
 from dstui.diagnosis.signature import Remedy, Signature, rx
 
-NO_END = r"\b(?:not|but|if|when|before|until|once|epochs?|steps?)\b"
+NO_END = r"\b(?:not|but|if|when|before|until|once|epochs?|steps?|init\w*)\b"
 """Words beside the word for an end that give it another meaning."""
 
 SIGNATURES = (
@@ -47,7 +47,7 @@ SIGNATURES = (
         remedies=(
             "ping the host, and look at its console: start it again, or take it out of cluster.hosts",
             "dstui stop RUN, once it answers again: processes of the job may still be running there",
-            Remedy("Wait for ever, where the network is cut for long and the training continues", patches.setting("run.host_lost", 0)),
+            Remedy("Wait forever, where the network is cut for long and the training continues", patches.setting("run.host_lost", 0)),
         ),
         confirm="dstui doctor PLAN: whether the host answers now.",
         alone=True,
@@ -107,6 +107,7 @@ SIGNATURES = (
             rx("Segmentation fault", r"Segmentation fault(?! (?!in\b|at\b|is\b|was\b|encountered|detected|occurred|received)[a-z])"),
             rx("segmentation fault", r"segmentation fault +\(core dumped\)|^\[\d+\].*segmentation fault"),
             "Segfault encountered",
+            rx("died with signal 11", r"\bdied with signal 11\b"),  # Perl's
         ),
         (
             Remedy("Let Python print its stack at the next one", patches.environment("PYTHONFAULTHANDLER", "1")),
@@ -254,17 +255,35 @@ SIGNATURES = (
             rx("DeadlineExceeded", r"(?:[Rr]eason:?\s+|reason=)\"?DeadlineExceeded"),
         ),
         (
-            "Save a checkpoint in time (#SBATCH --signal=B:USR1@600), and resume in the next job",
+            "Save a checkpoint in time (#SBATCH --signal=B:USR1@600, bsub -wt 10), and resume in the next job",
             Remedy("Ask for twice the time", patches.longer_time),
         ),
-        "sacct -j JOB --format=State,Timelimit,Elapsed",
+        "sacct -j JOB --format=State,Timelimit,Elapsed (LSF: bjobs -l JOB; PBS: qstat -fx JOB)",
         alone=True,
+    ),
+    Signature(
+        "USER-SIGNAL",
+        "stop",
+        "The scheduler ended the job by a signal that it sends before a limit (SIGUSR1 or SIGUSR2)",
+        "LSF sends SIGUSR2 at the time limit, SGE before it suspends or kills, SLURM where --signal asks for it. A program that does "
+        "not handle it ends.",
+        (rx("User defined signal ", r"^(?:.*: line \d+: +\d+ )?User defined signal [12]\b"),),
+        (
+            "The last lines of the job's output name the limit, if the scheduler wrote them into another file",
+            "Save a checkpoint in time, and resume in the next job",
+            Remedy("Ask for twice the time", patches.longer_time),
+        ),
+        "bjobs -l JOB (qacct -j JOB, sacct -j JOB): the limit, and how long the job ran.",
+        alone=True,
+        sure=False,
+        alike=("SLURM-CANCEL",),
+        answer="SLURM-TIME",
     ),
     Signature(
         "SLURM-PREEMPT",
         "stop",
-        "SLURM took the nodes away",
-        "A job of higher priority came, or a node failed.",
+        "The scheduler took the nodes away",
+        "A job of higher priority came, a spot instance was reclaimed, or a node failed.",
         (
             rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE)"),
             rx("Interrupted - ", r"^[\d :-]+Interrupted - (?:Training|Processing) job interrupted"),  # SageMaker's, for spot instances
@@ -278,8 +297,8 @@ SIGNATURES = (
     Signature(
         "SLURM-CANCEL",
         "stop",
-        "The SLURM job was cancelled",
-        "By scancel, or by srun after one task failed.",
+        "The job was cancelled",
+        "By its owner or an administrator (scancel, bkill, qdel), or by srun after one task failed.",
         (
             "TERM_OWNER",
             rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO (?:TIME|PREEMPTION|NODE))"),
@@ -287,7 +306,7 @@ SIGNATURES = (
         ),
         ("Start it again if it was not meant: dstui checkpoint PATH says from which step it can resume",),
         alone=True,
-        confirm="sacct -j JOB --format=State,ExitCode,End",
+        confirm="sacct -j JOB --format=State,ExitCode,End (LSF: bhist -l JOB; PBS: qstat -fx JOB): who ended it.",
     ),
     Signature(
         "SIGHUP",

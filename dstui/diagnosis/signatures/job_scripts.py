@@ -111,6 +111,7 @@ SIGNATURES = (
             rx(": command not found", r"^\S+: line \d+: (?![A-Z_]+:|-)[\w./+-]+: command not found$"),
             rx(": not found", r"^\S+: (?:line )?\d+: (?!\[)[\w./+-]+: not found$"),
             rx("ommand not found", r"^make: \S+: Command not found$"),
+            rx("No such file or directory: b'", r"^\s*\[Errno 2\] No such file or directory: b'[\w./+-]+'$"),  # poetry run's
         ),
         ("Load the module or activate the environment that has it, in the job's script too", "Name it by its full path"),
         "which NAME, in the job's own shell.",
@@ -173,7 +174,8 @@ SIGNATURES = (
         "CONTAINER",
         "root",
         "The container did not start",
-        "Its image, or a folder to be mounted into it, does not exist on this host, is not readable, or cannot be fetched.",
+        "Its image, a folder to be mounted into it, or a device that it asks for does not exist on this host, is not readable, or cannot "
+        "be fetched.",
         (
             rx("FATAL: ", r"^FATAL: {3}\S"),  # apptainer and singularity
             rx(
@@ -182,6 +184,8 @@ SIGNATURES = (
             ),
             rx("pyxis: ", r"pyxis: (?:container start failed|failed to|couldn't|error)"),
             rx("ImagePull", r"\b(?:ErrImagePull|ImagePullBackOff)\b"),
+            rx("OCI runtime create failed", r"(?:failed to create|[Ee]rror).*OCI runtime create failed"),
+            rx("CDI devices", r"failed to inject CDI devices: unresolvable CDI devices"),
             rx("connect to the Docker daemon", r"(?i:cannot|permission denied).*connect to the Docker daemon"),
         ),
         ("ls of the image and of every mounted folder, on the host that failed; docker pull, with a login if the registry needs one",),
@@ -190,6 +194,77 @@ SIGNATURES = (
         sure=False,
         alike=("CKPT-PERM", "NO-SCRIPT"),
         answer="REMOTE-ENV",
+    ),
+    Signature(
+        "CONTAINER-BUILD",
+        "root",
+        "A step of the container image's build failed",
+        "The command of that step ended with an error, which is above.",
+        (
+            rx("returned a non-zero code", r"The command '.{0,400}' returned a non-zero code: \d"),
+            rx("did not complete successfully", r"failed to (?:solve|build).*did not complete successfully: exit code: \d"),
+            rx("failed to run step ID", r"failed to run step ID: \S+ exit status \d"),  # Azure's registry
+            rx("error building image", r"error building image: error building stage"),  # kaniko
+        ),
+        (
+            "Read the output of that step above: the last error is there",
+            "Build up to the step before it, and run its command by hand in that image: docker run -it IMAGE sh",
+        ),
+        "docker build --progress=plain --no-cache shows the whole output of the step.",
+        launcher=True,
+        alone=True,
+        sure=False,
+        alike=("CONTAINER", "IMPORT-MISSING"),
+        answer="REMOTE-ENV",
+    ),
+    Signature(
+        "POD-VOLUME",
+        "root",
+        "Kubernetes could not mount a volume of the pod",
+        "The file server refuses this node or does not answer, the claim is not bound, or a secret or config map does not exist.",
+        (
+            rx("SetUp failed for volume", r"MountVolume\.\w+ failed for volume"),
+            rx("Unable to attach or mount volumes", r"Unable to attach or mount volumes"),
+        ),
+        (
+            "Read the words after it: they are the file server's own (access denied: let it export the folder to the nodes of the cluster)",
+            "kubectl get pvc,secret,configmap: what the pod names must be there, and the claim Bound",
+        ),
+        "kubectl describe pod POD, and the same mount by hand on that node.",
+        launcher=True,
+        alone=True,
+        sure=False,
+        alike=("CKPT-PERM", "CONTAINER"),
+        answer="REMOTE-ENV",
+    ),
+    Signature(
+        "POD-RESTARTS",
+        "hint",
+        "The container of the pod ends again and again, and its own log says why",
+        signs=(rx("CrashLoopBackOff", r"\bCrashLoopBackOff\b"), rx("Back-off restarting", r"Back-off restarting failed container")),
+        confirm="kubectl logs --previous POD, and Last State in kubectl describe pod POD: the exit code and the reason.",
+    ),
+    Signature(
+        "POD-PENDING",
+        "root",
+        "Kubernetes found no node for the pod",
+        "The message counts why each node was refused: not enough free GPUs, memory or CPUs (Insufficient …), a taint that the pod does "
+        "not tolerate, or a node selector that no node has.",
+        (
+            rx("nodes are available", r"\b0/\d+ nodes are available: "),
+            rx("exceeded quota", r"is forbidden: exceeded quota: "),
+        ),
+        (
+            "Insufficient nvidia.com/gpu: ask for fewer GPUs per pod, or wait until others end",
+            "untolerated taint: add the toleration that the message names to the pod",
+            "node affinity or selector: compare it with kubectl get nodes --show-labels",
+        ),
+        "kubectl describe nodes | grep -A8 'Allocated resources', and kubectl get resourcequota.",
+        launcher=True,
+        alone=True,
+        sure=False,
+        alike=("CONTAINER",),
+        answer="SUBMIT-REFUSED",
     ),
     Signature(
         "SHELL-STOPPED",

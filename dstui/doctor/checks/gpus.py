@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dstui.base.text import counted
 from dstui.check.rules.machine.machine_finding import MachineFinding
 from dstui.check.rules.machine.machine_findings import check_machine
 from dstui.doctor.case import Case, Outcome, Verdict, doctor_check
@@ -42,20 +43,21 @@ def driver(case: Case) -> Outcomes:
 def count(case: Case) -> Outcomes:
     """There is a GPU for each rank."""
     gpus = [gpu.index for gpu in case.machine.gpus if gpu.problem is None]
+    ranks = counted(case.slots, "rank")
     if not case.slots:
-        yield Outcome("skipped", f"{len(gpus)} GPUs; the Plan requests no number")
+        yield Outcome("skipped", f"{counted(len(gpus), 'GPU')}; the Plan requests no number")
     elif not case.machine.gpus:
         elsewhere = [other.host for other in case.others if other.machine.gpus]
         if elsewhere:
             fix = "leave this host out, or repair its driver"
-            yield Outcome("fail", f"{case.slots} ranks, but no GPU here; there are some on {elsewhere[0]}", fix)
+            yield Outcome("fail", f"{ranks}, but no GPU here; there are some on {elsewhere[0]}", fix)
         else:
-            yield Outcome("ok", f"{case.slots} ranks on the CPU")
+            yield Outcome("ok", f"{ranks} on the CPU")
     elif case.slots > len(gpus):
         fix = f"set the slots of {case.host} to {len(gpus)}; if more are installed: dmesg | grep -i xid"
-        yield Outcome("fail", f"{case.slots} ranks, but {len(gpus)} GPUs", fix)
+        yield Outcome("fail", f"{ranks}, but {counted(len(gpus), 'GPU')}", fix)
     else:
-        yield Outcome("ok", f"{case.slots} ranks on {len(gpus)} GPUs")
+        yield Outcome("ok", f"{ranks} on {counted(len(gpus), 'GPU')}")
 
 
 @doctor_check("gpu-health")

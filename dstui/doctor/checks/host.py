@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dstui.base.text import counted
 from dstui.doctor.case import Case, Outcome, doctor_check
 from dstui.doctor.checks.gpus import findings_with_codes, outcome_of
 from dstui.forecast.findings import findings_of
@@ -72,7 +73,7 @@ def cpus(case: Case) -> Outcomes:
     if each < 1 or (offload and each < 4):
         fix = "ask for more CPUs (--cpus-per-task, docker --cpus), or use fewer ranks"
         why = ", while the optimizer runs on them" if offload else ""
-        yield Outcome("warn", f"{each:.1f} CPUs for each of {ranks} ranks{why}", fix)
+        yield Outcome("warn", f"{each:.1f} CPUs for {f'each of {ranks} ranks' if ranks > 1 else 'the rank'}{why}", fix)
     else:
         yield Outcome("ok", f"{each:g} for each of {ranks} ranks" if ranks > 1 else f"{each:g}")
 
@@ -89,7 +90,7 @@ def memory(case: Case) -> Outcomes:
     if per_rank < 4 * GIB:
         what = "the cgroup's limit" if limited else "the machine's RAM"
         fix = "ask for more (#SBATCH --mem=0, docker --memory), or use fewer ranks"
-        yield Outcome("warn", f"{format_size(host.memory)} ({what}) for {case.slots} ranks: each loads torch and the model", fix)
+        yield Outcome("warn", f"{format_size(host.memory)} ({what}) for {counted(case.slots, 'rank')}: each loads torch and the model", fix)
     else:
         yield Outcome("ok", f"{format_size(host.memory)}{' (cgroup limit)' if limited else ''}")
 

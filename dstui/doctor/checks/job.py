@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dstui.assess import Facts, assess
 from dstui.base.files import FileProblem, is_file, read_text
+from dstui.base.text import counted
 from dstui.doctor.case import Case, Outcome, doctor_check
 from dstui.documents.open import default_config
 from dstui.machine.report import format_size
@@ -68,9 +69,8 @@ def model(case: Case) -> Outcomes:
         fix = "download it again there (git lfs pull, or huggingface-cli download), or use a shared folder"
         yield Outcome("fail", f"{case.get('model.source')}: {found['problem']}", fix)
     else:
-        yield Outcome(
-            "ok", f"{case.get('model.source')}: {found['files']} files of weights" if found["files"] else str(case.get("model.source"))
-        )
+        files = f": {counted(found['files'], 'file')} of weights" if found["files"] else ""
+        yield Outcome("ok", f"{case.get('model.source')}{files}")
 
 
 @doctor_check("folder")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dstui.base.files import FileProblem, read_text
+from dstui.base.text import counted
 from dstui.doctor.case import Case, Outcome, doctor_check
 from dstui.documents.trusted_python import OPTION
 from dstui.machine.codec import Unknown
@@ -31,7 +32,7 @@ def hostfile(case: Case) -> Outcomes:
             "fail", f"{path}: {error}" if isinstance(error, HostfileError) else str(error), "correct the hostfile: HOST slots=N per line"
         )
         return
-    yield Outcome("ok", f"{len(hosts)} hosts, {sum(hosts.values())} slots")
+    yield Outcome("ok", f"{counted(len(hosts), 'host')}, {counted(sum(hosts.values()), 'slot')}")
 
 
 @doctor_check("reach")

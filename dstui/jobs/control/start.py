@@ -158,7 +158,8 @@ def _check_launcher(spec: LaunchSpec) -> None:
     reached_by = "srun" if spec.launcher == "slurm" else "" if spec.only_here else "ssh"
     for program in filter(None, (reached_by, BY_NAME[spec.launcher].program if spec.start == "login" else "")):
         if shutil.which(program, path=path) is None:
-            raise LaunchError(f"cluster.launcher: {spec.launcher} needs {program}, which is not on the PATH of this machine")
+            remedy = "install it, or choose another cluster.launcher"
+            raise LaunchError(f"cluster.launcher: {spec.launcher} needs {program}, which is not on the PATH of this machine: {remedy}")
 
 
 def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> None:

@@ -16,6 +16,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
+from dstui.base.text import counted
 from dstui.plan.launchers import JOB_SCRIPT
 from dstui.tui.forms.side_panes import tokens
 from dstui.tui.forms.steps.step import nameless
@@ -185,7 +186,7 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None, chan
     rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))
     rows += [BLANK, row(("Command", "accent"))]
     if any(a.name == "launch.sh" for a in made):
-        rows.append(row("what starts the ranks", right=[(f"{state.ranks or '?'} ranks", "dim")], key="launch.sh"))
+        rows.append(row("what starts the ranks", right=[(counted(state.ranks, "rank"), "dim")], key="launch.sh"))
     rows.append(row("the same without this screen", key=HEADLESS))
     return [*rows, BLANK, row(("Code", "accent")), row(_lines_title(state.plan), key=LINES)]
 

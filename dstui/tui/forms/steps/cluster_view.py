@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from dstui.base.text import counted
 from dstui.plan.env_file import ENV_FILE
 from dstui.plan.launchers import BY_NAME, Launcher, passes_on, reads_env_files
 from dstui.tui.forms.fields import Option
@@ -50,7 +51,7 @@ def _options(source: HostSource, state: State) -> Iterator[Option]:
         have = dict(state.plan.cluster.hosts or {})
         for host in [host for host in hosts if host not in have][:ONE_BY_ONE]:
             more = ((HOSTFILE, UNSET), (HOSTS, {**have, host: each}))
-            yield Option(value=f"+ {host}", label=f"+ {host}", says=f"only this one, with {each} slots", edits=more)
+            yield Option(value=f"+ {host}", label=f"+ {host}", says=f"only this one, with {counted(each, 'slot')}", edits=more)
 
 
 def hosts_in_words(hosts: Mapping[str, int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dstui.base.text import counted
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.steps.step import Step
 from dstui.tui.kit.text_row import BLANK, Row, row
@@ -53,7 +54,7 @@ def _disabled(gpu: Gpu) -> Any:
         if state.plan.cluster.hostfile or (hosts and set(hosts) != {LOCAL}) or (nodes > 1 and not hosts):
             return "other hosts are given: choose in step 7"
         if hosts and gpu.index not in in_slots(state):
-            return f"cluster.hosts gives {LOCAL} {hosts[LOCAL]} slots: the GPUs from 0 on"
+            return f"cluster.hosts gives {LOCAL} {counted(hosts[LOCAL], 'slot')}: the GPUs from 0 on"
         return "the last one: use at least one" if picked(state) == {gpu.index} else ""
 
     return disabled
@@ -116,7 +117,7 @@ def _value(state: State) -> str:
     if _elsewhere(state):
         return "no ranks here"
     gpus = state.gpus
-    return f"{len(picked(state))} of {len(gpus)} GPUs" if gpus else f"CPU, {state.ranks or '?'} ranks"
+    return f"{len(picked(state))} of {counted(len(gpus), 'GPU')}" if gpus else f"CPU, {counted(state.ranks, 'rank')}"
 
 
 MACHINE = Step(
