@@ -125,6 +125,14 @@ RAISED = {
     "NO-INTERNET": [
         ("ValueError: Connection error, and we cannot find the requested files in the cached path.", "transformers/file_utils.py"),
     ],
+    "ACCEL-ERROR": [
+        (
+            "tensorflow.python.framework.errors_impl.InvalidArgumentError: From /job:worker/replica:0/task:0:\n"
+            "Compilation failure: Detected unsupported operations when trying to compile graph body_7 on XLA_TPU_JIT: Print",
+            "tensorflow/python/client/session.py",
+        )
+    ],
+    "CKPT-PERM": [("PermissionError: [Errno 13] Permission denied: '/dev/kfd'", "torch/cuda/__init__.py")],
     "TRACKER-LOGIN": [("wandb.errors.AuthenticationError: API key verification failed", "wandb/a.py")],
     "WINDOWS": [("OSError: [WinError 1314] A required privilege is not held by the client", "deepspeed/ops/op_builder/builder.py")],
     "ALLOC-REFUSED": [

@@ -23,7 +23,7 @@ SIGNATURES = (
         ),
         (
             "Look for the kernel's messages: dmesg | grep -i oom, or oom_kill in the cgroup's memory.events",
-            Remedy("Ask SLURM for all memory of each node", patches.all_memory),
+            Remedy("Ask the scheduler for all memory of each node", patches.all_memory),
         ),
         "dmesg | grep -i oom, and grep oom_kill /sys/fs/cgroup/memory.events, on the host that failed.",
         alone=True,
