@@ -240,8 +240,12 @@ def ordered(rows: Sequence[Judged], least: float = 0.05) -> tuple[int, list[str]
         if any(a.row[key] != b.row[key] for key in ("source", "model", "gpu")) or abs(math.log(theirs[0] / theirs[1])) <= least:
             continue
         pairs += 1
-        if (theirs[0] > theirs[1]) != (theirs[0] * (1 + a.error) > theirs[1] * (1 + b.error)):
-            wrong.append(f"{name_of(a.row)} {a.row['more']} | {name_of(b.row)} {b.row['more']}")
+        ours = [speed * (1 + one.error) for speed, one in zip(theirs, (a, b), strict=True)]
+        if (theirs[0] > theirs[1]) != (ours[0] > ours[1]):
+            told = (
+                f"{name_of(one.row)} {one.row['more']}: {x:.0f}, forecast {y:.0f}" for one, x, y in zip((a, b), theirs, ours, strict=True)
+            )
+            wrong.append(" | ".join(told))
     return pairs, wrong
 
 
