@@ -364,6 +364,13 @@ SIGNATURES = (
         source="deepspeed/launcher/launch.py:sigkill_handler",
     ),
     Signature(
+        "AZURE-LOG",
+        "hint",
+        "Azure ML keeps the program's own output in another file, and that says why",
+        signs=(rx("user_logs/std_log", r"(?:exited with status code \d|exit_code=\d).*user_logs/std_log"),),
+        confirm="dstui diagnose user_logs/std_log.txt (az ml job download --name JOB --all).",
+    ),
+    Signature(
         "SIGTERM-HEARD",
         "hint",
         "The program says that it was asked to end (SIGTERM)",
