@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dstui.tui.run_screen import RunScreen
 
 PLAN_MODE, RUN_MODE = "plan", "run"
-COLLECT = (10_000, 5, 4)
+COLLECT = (10_000, 5, 20)
 """Thresholds of the garbage collector: with Python's defaults, a fifth of the time is spent on scanning lasting objects."""
 
 UNHURRIED = 2.0

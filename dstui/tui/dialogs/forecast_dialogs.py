@@ -152,15 +152,15 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
     if found.problem:
         return paragraph(f"No recommendation: {found.problem}", width)
     estimate = outlook.forecast
+    beside = bool(estimate.gpu.bytes)  # without a GPU, the first column is the RAM
     rows = [row((headings(estimate), "faint")), _line(figure(estimate), "the Plan as it is", estimate.verdict, width), BLANK]
     if not found.rows:
-        ways = found.ways or ("nothing that was tried: use a smaller model, or larger GPUs",)
+        ways = found.ways or (f"nothing that was tried: use a smaller model, or {'larger GPUs' if beside else 'more RAM'}",)
         rows += paragraph(f"Nothing fits, of {found.candidates:,} plans with the same samples in a step. What would:", width)
         return rows + [line for way in ways for line in paragraph(way, width - 2, first=(Span("- ", "accent"),))]
     rows += paragraph(
         f"The best of {found.candidates:,} plans with the same samples in a step, precision and sequence, {found.order}:", width, "dim"
     )
-    beside = bool(estimate.gpu.bytes)  # without a GPU, the first column is the RAM
     rows.append(row((headings_of_fitting(estimate) + "  RAM" * beside, "faint")))
     for number, plan in enumerate(found.rows):
         best = f"{', '.join(plan.best_at)}: " if plan.best_at else ""
