@@ -25,4 +25,4 @@ def mend_textual() -> None:
         inner = [cut for cut in cuts if cut <= length]
         return [strip] if inner == [length] else divide(strip, inner)
 
-    Strip.divide = divided  # type: ignore[method-assign]
+    Strip.divide = divided  # type: ignore[assignment, method-assign]
