@@ -229,9 +229,15 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
         UNKNOWN if failed else NO_END,
         evidence=tuple(lines[:MOST_LINES]) if failed else (),
         first_failing_rank=(rank if certain else named_by_launcher(context)) if failed else None,
-        notes=tuple(found.cut) if failed or found.cut else _what_would_show_the_end(context),
+        notes=(*_where_to_look(context), *(found.cut if failed or found.cut else _what_would_show_the_end(context))),
         could_be=could_be,
     )
+
+
+def _where_to_look(context: FailureContext) -> tuple[str, ...]:
+    """Return the notes of the text that name another log, which has the reason."""
+    hints = {hit.signature for hit in context.found.hits if hit.signature.role == "hint" and hit.signature.confirm}
+    return tuple(f"{one.title}: {one.confirm}" for one in sorted(hints, key=lambda one: one.id))
 
 
 def _what_would_show_the_end(context: FailureContext) -> tuple[str, ...]:
