@@ -71,7 +71,7 @@ def _names_gpu(code: Code, value: ast.expr | None) -> bool:
 
 
 def _text(code: Code, value: ast.expr | None) -> str:
-    """Return the text of a constant, or of a name that is assigned once; "" if it is none that names a model."""
+    """Return the text of a constant, or of a name that is assigned once; "" if it does not name a model."""
     if isinstance(value, ast.Name):
         values = code.assigned.get(value.id, [])
         value = values[0] if len(values) == 1 else None

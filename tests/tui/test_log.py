@@ -188,7 +188,7 @@ def test_paintings_read_a_screen_of_many_blocks_one_after_another(job: MadeJob, 
     screen, shown, paintings = range(lines.first, lines.first + 20), ShownLines(), [-1]
     shown.begin(lines)
     while shown.late or paintings == [-1]:
-        with shown.spell():
+        with shown.painting():
             paintings.append(sum(shown.line(number) is not LATE for number in screen))
         assert paintings[-1] > paintings[-2]
     assert len(paintings) > 4

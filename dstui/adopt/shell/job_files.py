@@ -1,6 +1,6 @@
 """Turn the description of a job, or a debug configuration of VS Code, into the shell text that it runs. Nothing is executed.
 
-Read are manifests of Kubernetes and jobs of Azure ML, dstack, SkyPilot, Determined and Ray. No template is filled in.
+Supported are manifests of Kubernetes and jobs of Azure ML, dstack, SkyPilot, Determined and Ray. Templates are not filled in.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dstui.adopt.shell.recognise import SHELLS
 from dstui.base.dataclass import dataclass
 from dstui.plan.document import DocumentError, Loader, walk_nodes
 
-SIGN = re.compile(r"""(?m)^[ \t-]*["']?(?:command|commands|args|run|entrypoint|module|program)["']?[ \t]*:""")
+SIGN = re.compile(r"""(?mi)^[ \t-]*["']?(?:command|commands|args|run|entrypoint|module|program)["']?[ \t]*:""")
 """A key with a command. Texts without one are not parsed."""
 KEY = re.compile(r"""[ \t]*(?:-[ \t]+)?["']?[\w$.-]+["']?[ \t]*:(?:\s|$)|[{\[]""")
 TEMPLATE = re.compile(r"\$?\{\{([^{}\n]{1,200})\}\}")
 """A value that a templating engine fills in: Argo, Helm, Azure ML, dstack, GitHub."""
-OF_KUBERNETES = re.compile(r"\$\(([A-Za-z_]\w*)\)")
-OF_VS_CODE = re.compile(r"\$\{(?:workspaceFolder|workspaceRoot|fileWorkspaceFolder)\}/?")
-NAMED_BY_VS_CODE = re.compile(r"\$\{(?:env|input|config|command):([^{}\n]{1,100})\}")
+KUBERNETES_VARIABLE = re.compile(r"\$\(([A-Za-z_]\w*)\)")
+VS_CODE_FOLDER = re.compile(r"\$\{(?:workspaceFolder|workspaceRoot|fileWorkspaceFolder)\}/?")
+VS_CODE_VARIABLE = re.compile(r"\$\{(?:env|input|config|command):([^{}\n]{1,100})\}")
 JSON_PART = re.compile(r'"(?:\\.|[^"\\\n])*"?|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|\t', re.DOTALL)
 BEFORE_THE_FIRST_KEY = re.compile(r"(?:[ \t,-]*(?:(?:#|//|---)[^\n]*)?\n)*[ \t]*")
 PYTHON = re.compile(r"(?P<before>^|[;&|(\n][ \t]*)python3?(?=[ \t]+\S+\.py\b)")
@@ -91,21 +91,28 @@ def _pieces(root: yaml.Node) -> Iterator[Piece]:
         if isinstance(node, yaml.SequenceNode):
             waiting += reversed(node.value)
         elif isinstance(node, yaml.MappingNode):
-            keys = {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+            keys = {_key(key.value): value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
             if piece := _piece(keys):
                 yield piece
             waiting += [value for _, value in reversed(node.value)]
 
 
+def _key(name: str) -> str:
+    """Return a key as most write it: `Entrypoint` is `entrypoint`."""
+    return name.lower() if name.istitle() else name
+
+
 def _piece(keys: Mapping[str, yaml.Node]) -> Piece | None:
     """Return the command of a mapping."""
     if _text(keys.get("request")) in ("launch", "attach") and ("module" in keys or "program" in keys):
-        return _of_debugger(keys)
+        return _debugger_command(keys)
     name = next((name for name in COMMANDS if name in keys), "args" if "args" in keys else "")
     node = keys.get(name)
     variables = dict(_variables(keys))
     if isinstance(node, yaml.ScalarNode) and node.value.strip():
         command = _plain(node.value.strip("\n"), variables)
+        more = keys.get("args") if name == "entrypoint" else None
+        command = f"{command.rstrip()} {_plain(_text(more), variables)}" if _text(more) else command
         command = command if node.style in ("|", ">") or name != "command" or "\n" not in command else " ".join(command.split())
         line = node.start_mark.line + (2 if node.style in ("|", ">") else 1)
         return _wrapped(line, _distributed(command, keys), variables, keys)
@@ -151,7 +158,7 @@ def _script(words: list[str]) -> str | None:
     """Return the text of `bash -c TEXT`, also with options before it."""
     for at, word in enumerate(words[1:], 1):
         if re.fullmatch(r"-[a-z]*c", word):
-            return words[at + 1] if at + 1 < len(words) else None
+            return next(iter(words[at + 1 + (words[at + 1 : at + 2] == ["--"]) :]), None)
         if not word.startswith("-"):
             return None
     return None
@@ -161,7 +168,7 @@ def _wrapped(line: int, command: str, variables: Mapping[str, str], keys: Mappin
     """Return a command in a shell of its own, with its variables and its folder before it on the same line."""
     exports = "".join(f"export {name}={_value(value)}; " for name, value in variables.items())
     folder = next((text for name in FOLDERS if (text := _text(keys.get(name))) and not text.startswith(("/", "http", "git"))), "")
-    folder = OF_VS_CODE.sub("", folder).strip("/")
+    folder = VS_CODE_FOLDER.sub("", folder).strip("/")
     cd = f"cd {shlex.quote(folder)}; " if folder not in ("", ".") and "$" not in folder else ""
     code = _text(keys.get("code")).strip("/")
     if re.fullmatch(r"[\w./-]+", code) and code != ".":
@@ -205,7 +212,7 @@ def _is_name(text: str) -> bool:
     return text.isidentifier() and text.isascii()
 
 
-def _of_debugger(keys: Mapping[str, yaml.Node]) -> Piece | None:
+def _debugger_command(keys: Mapping[str, yaml.Node]) -> Piece | None:
     """Return the command of a debug configuration of VS Code."""
     module, program = (_text(keys.get(name)) for name in ("module", "program"))
     args = keys.get("args")
@@ -233,7 +240,7 @@ def _distributed(command: str, keys: Mapping[str, yaml.Node]) -> str:
 def _scalars(node: yaml.Node | None) -> dict[str, str]:
     """Return the keys of a mapping that have a single value."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    return {key.value: value.value for key, value in pairs if isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)}
+    return {_key(key.value): value.value for key, value in pairs if isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)}
 
 
 def _text(node: yaml.Node | None) -> str:
@@ -242,12 +249,12 @@ def _text(node: yaml.Node | None) -> str:
 
 def _plain(text: str, variables: Mapping[str, str]) -> str:
     """Return a text that a shell runs, with its templates as variables. Kubernetes fills in $(NAME) of its own variables."""
-    return OF_KUBERNETES.sub(lambda found: f"${{{found[1]}}}" if found[1] in variables else found[0], _holes(text))
+    return KUBERNETES_VARIABLE.sub(lambda found: f"${{{found[1]}}}" if found[1] in variables else found[0], _holes(text))
 
 
 def _word(word: str) -> str:
     """Return a word of a list in quotes; variables stay, also those that a program such as envsubst fills in."""
-    word = OF_KUBERNETES.sub(lambda found: f"${{{found[1]}}}", _holes(word))
+    word = KUBERNETES_VARIABLE.sub(lambda found: f"${{{found[1]}}}", _holes(word))
     return _quoted(word) if re.search(r"\$(?:\w|\{\w+\})", word) else shlex.quote(word)
 
 
@@ -259,7 +266,7 @@ def _quoted(text: str) -> str:
 
 def _holes(text: str) -> str:
     """Return a text with a variable for each template, and without VS Code's own folder."""
-    text = NAMED_BY_VS_CODE.sub(lambda found: f"${{{_name(found[1])}}}", OF_VS_CODE.sub("", text))
+    text = VS_CODE_VARIABLE.sub(lambda found: f"${{{_name(found[1])}}}", VS_CODE_FOLDER.sub("", text))
     return TEMPLATE.sub(lambda found: f"${{{_name(found[1])}}}", text)
 
 
