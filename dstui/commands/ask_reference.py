@@ -1,4 +1,4 @@
-"""Compare with the verdict of the installed DeepSpeed on the part of a configuration that reaches it: `dstui check --reference parse|init`."""
+"""Compare a configuration with the verdict of the installed DeepSpeed, which may run: `dstui check --reference parse|init`."""
 
 from __future__ import annotations
 
