@@ -17,7 +17,10 @@ RAISED = {
         ("RuntimeError: level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", ""),
         ("MemoryError: Error allocating 531025920 bytes of device memory (out of memory).", "theano/gof/vm.py"),
         ("jax.errors.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes", "jax/core.py"),
+        ("ValueError: RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 3.00G. There are 1.2G free.", "jax/a.py"),
+        ("RuntimeError: Device(id:3) memory isn't enough and alloc failed, kernel name: Default/MatMul-op7", "mindspore/common/api.py"),
     ],
+    "CUDA-ILLEGAL": [("torch.AcceleratorError: CUDA error: unspecified launch failure", "torch/cuda/streams.py")],
     "INVALID-ORDINAL": [
         ("RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1.", "torch/serialization.py"),
         ("lightning.fabric.utilities.exceptions.MisconfigurationException: You requested gpu: [0, 1]", "lightning/a.py"),
@@ -60,6 +63,8 @@ RAISED = {
         ("FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'", "subprocess.py"),
     ],
     "IMPORT-VERSION": [
+        ("TypeError: load() missing 1 required positional argument: 'Loader'", "tool/config.py"),
+        ("huggingface_hub.errors.StrictDataclassFieldValidationError: Validation error for field 'depth':", "huggingface_hub/a.py"),
         ("TypeError: Descriptors cannot not be created directly.", "google/protobuf/descriptor.py"),
         ("AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'", "tensorflow/python/framework/op_def_library.py"),
         ("AttributeError: `np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.", "numpy/__init__.py"),
@@ -140,6 +145,7 @@ RAISED = {
         ("BrokenPipeError: [WinError 109] The pipe has been ended", ""),
         ("torch._C._LinAlgError: linalg.svd: The algorithm failed to converge", ""),
         ("StopIteration", ""),
+        ("AttributeError: 'Tokenizer' object has no attribute 'merges'", ""),
         ("wandb.sdk.lib.service.service_port_file.ServicePollForTokenError: Failed to read port info after 30.0 seconds.", "wandb/a.py"),
         ("FileExistsError: [Errno 17] File exists: 'out'", ""),
         ("TypeError: '<=' not supported between instances of 'float' and 'str'", "torch/optim/adamw.py"),
@@ -155,6 +161,9 @@ SHELLS = {
     ],
     "SLURM-TIME": [
         "Error: The job running on runner x has exceeded the maximum execution time of 360 minutes.",
+        "User defined signal 2",
+        "/home/me/.lsbatch/17.42.shell: line 9: 812 User defined signal 2   python train.py",
+        "Preparing the data\nDone!\nUser defined signal 2",
         "2026-01-02 03:04:05 MaxRuntimeExceeded - Training job runtime exceeded MaxRuntimeInSeconds provided\nSpot training completed: job-7",
     ],
     "SLURM-PREEMPT": ["2026-01-02 03:04:05 Interrupted - Training job interrupted"],
@@ -177,7 +186,8 @@ SHELLS = {
         "No training images found in the folder.\nTraceback (most recent call last):\n"
         '  File "/opt/env/lib/python3.11/site-packages/accelerate/commands/launch.py", line 762, in simple_launcher\n'
         "    raise subprocess.CalledProcessError(returncode=process.returncode, cmd=cmd)\n"
-        "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1."
+        "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.",
+        "ERROR lifecycle: failed to start message: Error Code: ScriptExecution.StreamAccess.NotFound: The requested stream was not found.",
     ],
     "SIGABRT": ["corrupted double-linked list", "Aborted"],
     "OOM-HOST": [
@@ -185,15 +195,30 @@ SHELLS = {
         "=>> PBS: job killed: mem 123kb exceeded limit 100kb",
     ],
     "NO-SCRIPT": ["nohup: failed to run command './train.sh': No such file or directory"],
+    "NPU-LINK": ["[ERROR] HCCL(77,python):2026-01-02-03:04:05.6 [detect.cc:9][77] cqe error status[12] remoteIP:[1.2.3.4]"],
     "NPU-ERROR": ["aclrtSynchronizeStream failed, error code 507018"],
     "CKPT-PERM": [
         "Error: EACCES: permission denied, rmdir '/shared/logs/41'",
         "nohup: failed to run command './train.sh': Permission denied",
     ],
-    "NO-DS-CMD": ["nohup: failed to run command 'torchrun': No such file or directory"],
+    "NO-DS-CMD": [
+        "  FileNotFoundError\n\n  [Errno 2] No such file or directory: b'./-m'\n\n  at /usr/lib/python3.11/os.py:601 in _execvpe",
+        "nohup: failed to run command 'torchrun': No such file or directory",
+    ],
     "USER-PY": ["train.py: error: argument --fp8: ignored explicit argument 'false'"],
     "SCRIPT-SHELL": ["/usr/bin/env: 'bash\\r': No such file or directory"],
-    "OP-BUILD": ["error: command '/usr/local/cuda/bin/nvcc' failed with exit status 1", "Failed to build deepspeed"],
+    "OP-BUILD": [
+        "error: command '/usr/local/cuda/bin/nvcc' failed with exit status 1",
+        "Failed to build deepspeed",
+        "make[2]: *** [CMakeFiles/kernels.dir/build.make:79: CMakeFiles/kernels.dir/src/attention.cpp.o] Error 1",
+        "      error: Microsoft Visual C++ 14.0 or greater is required. Get it with the build tools",
+        "  ERROR: Could not build wheels for tinyop, which is required to install pyproject.toml-based projects",
+    ],
+    "REMOTE-ENV": [
+        "The command '/bin/sh -c ln -s /a /b' returned a non-zero code: 1",
+        "failed to run step ID: acb_step_0: exit status 1",
+        'ERROR: failed to solve: process "/bin/sh -c pip install x" did not complete successfully: exit code: 1',
+    ],
     "INVALID-ORDINAL": [
         "E1125 19:47:53.820859 32422 pybind.cc:1571] Invalid CUDAPlace(1), must inside [0, 1), because GPU number on your machine is 1"
     ],
@@ -201,6 +226,8 @@ SHELLS = {
         "sbatch: error: QOSGrpSubmitJobsLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy",
         "srun: error: Unable to allocate resources: Invalid account or account/partition combination specified",
         "srun: error: Unable to create step for job 42: Invalid generic resource (gres) specification",
+        "  Warning  FailedScheduling  9s  default-scheduler  0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+        'Error creating: pods "train-0" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=8',
     ],
     "NO-INTERNET": ["curl: (6) Could not resolve host: huggingface.co"],
     "NO-GPU": ['docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'],
@@ -309,6 +336,8 @@ def test_remarks_of_a_program_at_work_are_no_causes(tmp_path: Path) -> None:
     for remark in (
         "Unable to initialize backend 'tpu': INTERNAL: Failed to open libtpu.so: libtpu.so: cannot open shared object file: No such file",
         "The installed version of bitsandbytes was compiled without GPU support.",
+        "2026-01-02 03:04:05.1: I stream_executor/cuda_driver.cc:735] failed to allocate 28.06G from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "ERROR 01-02 03:04:05 [a.py:2] Failed to import Triton kernels. Please make sure your triton version is compatible. No module named 'tk'",
     ):
         bars = [f"answers: 0%|  | {number}/900 [00:0{number}<10:00,  1.0s/it]" for number in range(4)]
         assert diagnose_lines(tmp_path / "log", [remark, *bars]).cause is None

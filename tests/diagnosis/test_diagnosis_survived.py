@@ -371,3 +371,29 @@ def test_exceptions_that_a_server_logs_again_and_again_did_not_end_it(tmp_path: 
     assert "ValueError" in found.evidence[0].text
     last = diagnose_lines(tmp_path / "last", [*logged, *logged, *logged])
     assert (last.cause, last.kind) == ("USER-PY", "failure")
+
+
+PIP = [
+    "Building wheels for collected packages: fastop",
+    "  Complete output (40 lines):",
+    "  Traceback (most recent call last):",
+    '    File "/tmp/pip-install-x3/fastop/setup.py", line 36, in <module>',
+    "      raise RuntimeError('no compiler')",
+    "  RuntimeError: no compiler",
+    "  ----------------------------------------",
+]
+
+
+def test_error_of_a_package_that_pip_builds_is_no_error_of_the_script(tmp_path: Path) -> None:
+    assert diagnose_lines(tmp_path / "a", PIP).cause == "OP-BUILD"
+    assert diagnose_lines(tmp_path / "b", [*PIP, "Successfully installed fastop-1.0"]).cause is None
+
+
+def test_service_that_is_ready_has_not_come_to_its_end(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", ["loading the model", "The users' init has completed successfully"])
+    assert found.kind is None
+
+
+def test_seconds_since_a_start_are_no_part_of_a_line(tmp_path: Path) -> None:
+    lines = [f"[+   {12 + number}.340] {line}" for number, line in enumerate(["step 1", *traceback(None, "ValueError: odd")])]
+    assert diagnose_lines(tmp_path / "log", lines).cause == "USER-PY"

@@ -16,7 +16,7 @@ from dstui.diagnosis.recognition.exits import SIGNAL_CAUSES
 from dstui.diagnosis.recognition.labels import HANDLED, REMARKED, WARNED
 from dstui.diagnosis.signatures import BY_ID
 
-STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "SIGHUP", "CTRL-C")
+STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "USER-SIGNAL", "SIGHUP", "CTRL-C")
 """The first one found explains the others: SLURM's time limit sends the SIGTERM."""
 
 
@@ -43,7 +43,7 @@ def stopped(context: FailureContext) -> Verdict | None:
         if hits := [hit for hit in stops if hit.signature.id == one]:
             failed = any(hit.signature.role == "root" and hit.raised and hit.raised.traced for hit in context.found.hits)
             failed = failed or any(_reported_before(hits[0], hit) for hit in context.found.named)
-            return Verdict(BY_ID[one], "medium" if failed or context.end_in_doubt else "high", hits)
+            return Verdict(BY_ID[one], "medium" if failed or context.end_in_doubt or not BY_ID[one].sure else "high", hits)
     return None
 
 

@@ -27,9 +27,9 @@ HOST = re.compile(r"([A-Za-z][\w.-]*): ")
 """Prefixes that pdsh and similar programs put before each line."""
 COLLECTED = re.compile(
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: "
-    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?:\d{7}|\d{9})Z |[\w.-]*\w[-_]\d+ +\| "
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?:\d{7}|\d{9})Z |[\w.-]*\w[-_]\d+ +\| |\[\+ *\d+\.\d+\] "
 )
-"""Prefixes of journald (and syslog), containers, GitHub's runners and docker compose."""
+"""Prefixes of journald (and syslog), containers, GitHub's runners, docker compose, and of the seconds since a start."""
 ENOUGH, MOSTLY = 6, 0.8
 """The number of lines at the beginning of a file, and the share of them with a common beginning, from which all lines are assumed to have
 it."""

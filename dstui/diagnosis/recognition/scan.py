@@ -12,7 +12,7 @@ from dstui.diagnosis.findings import TEXT_CAP, Collected, Hit, Place
 from dstui.diagnosis.recognition import activity
 from dstui.diagnosis.recognition.activity import bar_advances, breaks_off, finished_bar
 from dstui.diagnosis.recognition.dumps import Dumps, Ras
-from dstui.diagnosis.recognition.exception_kinds import DATA_PATH, cause_of, to_be_written
+from dstui.diagnosis.recognition.exception_kinds import DATA_PATH, cause_of, of_pip, to_be_written
 from dstui.diagnosis.recognition.labels import REMARKED, WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
 from dstui.diagnosis.recognition.launchers import Key, Launchers, time_of
 from dstui.diagnosis.recognition.prefixes import Prefixes
@@ -50,6 +50,8 @@ LOGGED = re.compile(
 """The beginning of a logged line, which is not part of a message."""
 
 
+INSTALLED = re.compile(r"\s*Successfully installed \S")
+"""Pip's report of a success: it did without the wheels that it could not build."""
 OF_FILES = frozenset({"MODEL-FILES", "MODEL-FILE-PATH", "MODEL-FILES-PART", "DATA-FILE"})
 LOADS = re.compile(r"load_(?:state_dict|checkpoint|from_checkpoint)")
 """Functions that load a checkpoint into a model."""
@@ -228,6 +230,8 @@ class Scanner:
                 stream, ended = f"{place[0]}:{label.stream}", raised
                 self._survived(lambda hit: hit.stream == stream and _same_chain(hit, ended))
                 self.found.tracebacks -= not trace.logged
+            if INSTALLED.match(label.text):
+                self._survived(lambda hit: hit.at[0] == place[0] and hit.raised is not None and of_pip(hit.raised))
             self._launchers.feed(label, place, key)
             for report in self._reports:
                 report.feed(label, place)

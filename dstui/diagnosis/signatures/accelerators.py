@@ -14,6 +14,7 @@ SIGNATURES = (
         (
             "EI0006: ",
             "Getting socket times out",
+            rx("HCCL(", r"^\[ERROR\] HCCL\(.*(?:[Tt]ime ?out|TIMEOUT|cqe error status)"),
         ),
         (
             "Check the ranks without this message: they did not start, or failed first",

@@ -147,6 +147,11 @@ SIGNATURES = (
         "ADVICE",
         "benign",
         "Advice, not evidence",
-        signs=("CUDA_LAUNCH_BLOCKING=1", "Compile with `TORCH_USE_CUDA_DSA`", "For debugging consider passing"),
+        signs=(
+            "CUDA_LAUNCH_BLOCKING=1",
+            "Compile with `TORCH_USE_CUDA_DSA`",
+            "For debugging consider passing",
+            "Failed to import Triton kernels. Please make sure your triton version is compatible",  # vLLM does without them
+        ),
     ),
 )

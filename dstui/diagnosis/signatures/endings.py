@@ -5,7 +5,7 @@ from __future__ import annotations
 from dstui.diagnosis import patches
 from dstui.diagnosis.signature import Remedy, Signature, rx
 
-NO_END = r"\b(?:not|but|if|when|before|until|once|epochs?|steps?)\b"
+NO_END = r"\b(?:not|but|if|when|before|until|once|epochs?|steps?|init\w*)\b"
 """Words beside the word for an end that give it another meaning."""
 
 SIGNATURES = (
@@ -259,6 +259,24 @@ SIGNATURES = (
         ),
         "sacct -j JOB --format=State,Timelimit,Elapsed",
         alone=True,
+    ),
+    Signature(
+        "USER-SIGNAL",
+        "stop",
+        "The scheduler ended the job by a signal that it sends before a limit (SIGUSR1 or SIGUSR2)",
+        "LSF sends SIGUSR2 at the time limit, SGE before it suspends or kills, SLURM where --signal asks for it. A program that does "
+        "not handle it ends.",
+        (rx("User defined signal ", r"^(?:.*: line \d+: +\d+ )?User defined signal [12]\b"),),
+        (
+            "The last lines of the job's output name the limit, if the scheduler wrote them into another file",
+            "Save a checkpoint in time, and resume in the next job",
+            Remedy("Ask for twice the time", patches.longer_time),
+        ),
+        "bjobs -l JOB (qacct -j JOB, sacct -j JOB): the limit, and how long the job ran.",
+        alone=True,
+        sure=False,
+        alike=("SLURM-CANCEL",),
+        answer="SLURM-TIME",
     ),
     Signature(
         "SLURM-PREEMPT",

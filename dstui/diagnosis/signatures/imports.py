@@ -11,7 +11,7 @@ SIGNATURES = (
         "A Python package is missing where the ranks run",
         "The interpreter of the ranks does not have it; on other hosts that is often the system's Python.",
         (
-            rx("No module named", r"No module named '(?!mpi4py|torch\._six|deepspeed\.)[\w.]+'"),
+            rx("No module named", r"^(?!.*Failed to import Triton kernels).*No module named '(?!mpi4py|torch\._six|deepspeed\.)[\w.]+'"),
             rx(
                 "ImportError",
                 r"ImportError: (?!.*(?:version \d|[<>=]= ?\d)).*(?:[Pp]lease install|library but it was not found|is not installed)",
@@ -85,12 +85,14 @@ SIGNATURES = (
             rx("operator torch", r"operator torch(?:vision|audio)::\w+ does not exist"),
             rx("compiled with different CUDA", r"compiled with different CUDA (?:major )?versions"),
             "Numpy is not available",
+            "StrictDataclassFieldValidationError: Validation error for field",  # an older model's config.json, a newer huggingface_hub
+            "load() missing 1 required positional argument: 'Loader'",  # PyYAML 6, and a script for an older one
             rx("Descriptors cannot", r"Descriptors cannot (?:not )?be created directly"),
             "'MessageFactory' object has no attribute 'GetPrototype'",  # protobuf 5 and an older TensorFlow
             rx("was removed in the NumPy", r"was removed in the NumPy 2\.0 release"),
             rx("has no attribute", r"module '(?:pkgutil|collections|distutils|inspect|asyncio|ast|fractions|time)' has no attribute"),
             rx("does not exist or is not currently imported", r"Tokenizer class \w+ does not exist or is not currently imported"),
-            rx("object has no attribute", r"'\w*(?:Cache|Tokenizer\w*|TrainingArguments|Accelerator\w*)' object has no attribute"),
+            rx("object has no attribute", r"'\w*(?:Cache|(?<=\w)Tokenizer\w*|TrainingArguments|Accelerator\w*)' object has no attribute"),
             rx("`rope_scaling` must be a dictionary", r"`rope_scaling` must be a dictionary (?:with two fields|of with two)"),
             rx("require users to upgrade torch", r"we now require users to upgrade torch"),
             rx("requires a version of", r"(?:Error|Exception): .*requires? a (?:newer |recent )?version of"),

@@ -111,6 +111,7 @@ SIGNATURES = (
             rx(": command not found", r"^\S+: line \d+: (?![A-Z_]+:|-)[\w./+-]+: command not found$"),
             rx(": not found", r"^\S+: (?:line )?\d+: (?!\[)[\w./+-]+: not found$"),
             rx("ommand not found", r"^make: \S+: Command not found$"),
+            rx("No such file or directory: b'", r"^\s*\[Errno 2\] No such file or directory: b'[\w./+-]+'$"),  # poetry run's
         ),
         ("Load the module or activate the environment that has it, in the job's script too", "Name it by its full path"),
         "which NAME, in the job's own shell.",
@@ -190,6 +191,50 @@ SIGNATURES = (
         sure=False,
         alike=("CKPT-PERM", "NO-SCRIPT"),
         answer="REMOTE-ENV",
+    ),
+    Signature(
+        "CONTAINER-BUILD",
+        "root",
+        "A step of the container image's build failed",
+        "The command of that step ended with an error, which is above.",
+        (
+            rx("returned a non-zero code", r"The command '.{0,400}' returned a non-zero code: \d"),
+            rx("did not complete successfully", r"failed to (?:solve|build).*did not complete successfully: exit code: \d"),
+            rx("failed to run step ID", r"failed to run step ID: \S+ exit status \d"),  # Azure's registry
+            rx("error building image", r"error building image: error building stage"),  # kaniko
+        ),
+        (
+            "Read the output of that step above: the last error is there",
+            "Build up to the step before it, and run its command by hand in that image: docker run -it IMAGE sh",
+        ),
+        "docker build --progress=plain --no-cache shows the whole output of the step.",
+        launcher=True,
+        alone=True,
+        sure=False,
+        alike=("CONTAINER", "IMPORT-MISSING"),
+        answer="REMOTE-ENV",
+    ),
+    Signature(
+        "POD-PENDING",
+        "root",
+        "Kubernetes found no node for the pod",
+        "The message counts why each node was refused: not enough free GPUs, memory or CPUs (Insufficient …), a taint that the pod does "
+        "not tolerate, or a node selector that no node has.",
+        (
+            rx("nodes are available", r"\b0/\d+ nodes are available: "),
+            rx("exceeded quota", r"is forbidden: exceeded quota: "),
+        ),
+        (
+            "Insufficient nvidia.com/gpu: ask for fewer GPUs per pod, or wait until others end",
+            "untolerated taint: add the toleration that the message names to the pod",
+            "node affinity or selector: compare it with kubectl get nodes --show-labels",
+        ),
+        "kubectl describe nodes | grep -A8 'Allocated resources', and kubectl get resourcequota.",
+        launcher=True,
+        alone=True,
+        sure=False,
+        alike=("CONTAINER",),
+        answer="SUBMIT-REFUSED",
     ),
     Signature(
         "SHELL-STOPPED",

@@ -28,6 +28,7 @@ SIGNATURES = (
             "[driver error:out of memory]",
             rx("Malloc device memory failed", r"Malloc device memory failed, size"),
             rx("PT_DEVMEM", r"PT_DEVMEM Allocation failed"),  # Gaudi's
+            rx("evice", r"[Dd]evice ?(?:\(id:\d+\))? memory (?:isn't|is not) enough"),  # MindSpore's
         ),
         (
             Remedy("Halve the micro-batch and double the accumulation: the same batch, half the activations", patches.halve_micro_batch),
@@ -47,7 +48,10 @@ SIGNATURES = (
         "TensorFlow, JAX or Theano asked for more than is left of what it took of the GPU.",
         (
             "Dst tensor is not initialized",  # TensorFlow's, of a copy to the GPU
-            rx("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: (?:.{0,60}Out of memory|Failed to allocate)"),  # JAX's
+            rx(
+                "RESOURCE_EXHAUSTED",
+                r"RESOURCE_EXHAUSTED: (?:.{0,60}Out of memory|Failed to allocate|Error (?:alloc|load)\w+.{0,80}Attempting to)",
+            ),  # JAX's
             rx("OOM when allocating", r"OOM when allocating tensor"),  # TensorFlow's
             rx("ResourceExhaustedError", r"errors_impl\.ResourceExhaustedError"),
             rx("of device memory", r"Error allocating \d+ bytes of device memory"),  # Theano's
@@ -163,7 +167,7 @@ SIGNATURES = (
             rx("memory limit", r"slurmstepd(?:-[\w.-]+)?: error: .*[Ee]xceeded (?:(?:job|step) )?memory limit"),
             rx("exceeded limit", r"PBS: job killed: \w*mem \w+ exceeded limit"),
             rx("available RAM", r"crashed after using all available RAM"),
-            "OUT_OF_MEMORY",
+            rx("OUT_OF_MEMORY", r"(?<!\w)OUT_OF_MEMORY(?!\w)"),  # SLURM's state, not CUDA_ERROR_OUT_OF_MEMORY
         ),
         (
             Remedy("Offload to ordinary instead of pinned memory", patches.unpin),

@@ -218,6 +218,23 @@ SIGNATURES = (
         answer="DATA",
     ),
     Signature(
+        "DATA-MOUNT",
+        "root",
+        "Azure ML could not mount an input of the job",
+        "The URI of the input does not exist, its container or path is misspelt, or the job's identity may not read it.",
+        (rx("ScriptExecution.StreamAccess.", r"ScriptExecution\.StreamAccess\.(?:NotFound|Authentication|Authorization|Validation)"),),
+        (
+            "Open the URI of the input that the message names (target: UriMountSession:INPUT_…) in the storage account's browser",
+            "If it is there: give the compute's identity the role Storage Blob Data Reader on it",
+        ),
+        "az ml data show, or az storage blob list --prefix, with the path of the input.",
+        launcher=True,
+        alone=True,
+        sure=False,
+        alike=("DATA-FILE", "CKPT-PERM"),
+        answer="DATA",
+    ),
+    Signature(
         "DATA-INDEX",
         "root",
         "The index of the data set is not on this host",

@@ -193,6 +193,24 @@ SIGNATURES = (
         alike=("CUDA-ASSERT", "GPU-ECC", "OP-ABI"),
     ),
     Signature(
+        "CUDA-LAUNCH",
+        "root",
+        "A kernel failed while it ran on the GPU",
+        "It used a pointer that is not valid, or reached beyond its shared memory: a bug in a custom or compiled kernel; more rarely the "
+        "GPU itself.",
+        ("unspecified launch failure", "cudaErrorLaunchFailure"),
+        (
+            Remedy("Let the traceback show the line that called the kernel (slower)", patches.environment("CUDA_LAUNCH_BLOCKING", "1")),
+            "Switch off what was added last: a custom kernel, torch.compile, CUDA graphs, an expert-parallel or attention kernel",
+            "Run again on another GPU: a failure on the same GPU means hardware, on another one the code",
+        ),
+        "compute-sanitizer; dmesg | grep -i xid at the time of the failure (Xid 13 and 31 mean the program).",
+        explains=("NCCL-CUDA", "SIGABRT"),
+        sure=False,
+        alike=("CUDA-ASSERT", "GPU-ECC"),
+        answer="CUDA-ILLEGAL",
+    ),
+    Signature(
         "GPU-ECC",
         "root",
         "A GPU has a hardware error",
@@ -201,7 +219,6 @@ SIGNATURES = (
             "uncorrectable ECC error",
             "CUDA error: hardware error",
             "cudaErrorECCUncorrectable",
-            "unspecified launch failure",
             "Uncorrectable NVLink error",
         ),
         ("Drain the host and reset the GPU; replace it if it happens again",),
