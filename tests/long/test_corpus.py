@@ -38,6 +38,7 @@ AT_LEAST = {
     21: {"failure": 45, "stop": 10, "cut": 15, "good": 45},
     22: {"failure": 25, "stop": 3, "cut": 18, "good": 18},
     23: {"failure": 45, "stop": 7, "cut": 24, "good": 55},
+    24: {"failure": 30, "stop": 15, "cut": 28, "good": 26},
 }
 MOST_OF_A_REPOSITORY = {
     2: 3,
@@ -62,8 +63,9 @@ MOST_OF_A_REPOSITORY = {
     21: 3,
     22: 4,
     23: 4,
+    24: 20,
 }
-NEWEST = 23
+NEWEST = 24
 """The round that is only scored; signatures may be derived from the others."""
 
 
