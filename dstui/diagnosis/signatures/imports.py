@@ -110,6 +110,7 @@ SIGNATURES = (
             "VersionConflict",
             rx("No matching distribution found", r"ERROR: No matching distribution found for"),
             rx("conflicting dependencies", r"because these package versions have conflicting dependencies"),
+            "No solution found when resolving dependencies",  # uv's
         ),
         (
             "Install the release that the message names; else that of the package in `from …` that the other one was written for, as its "
