@@ -78,7 +78,7 @@ def _command(name: str, words: list[str]) -> int:
 
 
 def _mistyped(word: str) -> str:
-    """Return the command that a word which names neither a command nor a Plan may stand for; "" if there is none near it."""
+    """Return the command that a word which names neither a command nor a Plan may stand for; "" if nothing is similar."""
     if word.startswith("-") or "." in word or "/" in word:
         return ""
     from difflib import get_close_matches

@@ -33,7 +33,7 @@ def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Tar
         stale = stale_locks(folder_of(plan))
     offers = None
     if launches and plan.cluster.submits:
-        from dstui.jobs.queue.scheduler import slurm_offers  # most launches are none of SLURM's
+        from dstui.jobs.queue.scheduler import slurm_offers  # few launches are queued
 
         offers = slurm_offers()
     if plan.model is None and not plan.models:

@@ -311,12 +311,14 @@ class MonkeySession:
             self._drain(terminal, 0.1)
         if edited and self.opened.read_text() not in self.reachable | jobs:
             self.problem(f"seed {seed}: not the first bytes of {self.opened}:\n{self.opened.read_text()}\n{self._picture(terminal)}")
+        del self.output[:]  # a question from before is no answer
         terminal.press("q")
-        if not self._drain(terminal, 0.5) or b"Not saved" in self.output[-KEPT // 20 :]:
-            terminal.press("d")
-        deadline = time.monotonic() + PATIENCE / 4
+        deadline, answered = time.monotonic() + PATIENCE / 4, False
         while not (ended := self._ended(terminal)) and time.monotonic() < deadline:
             self._drain(terminal, 0.05)
+            if not answered and b"Not saved" in self.output:  # before that, `d` would take a value out of the Plan
+                terminal.press("d")
+                answered = True
         if not ended:
             shown = traceback_text(self.output.decode(errors="replace")) or self._picture(terminal)
             self.problem(f"seed {seed}: q does not end it:\n{shown}\n{process_stacks(terminal.pid)}")

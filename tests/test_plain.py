@@ -79,9 +79,11 @@ def test_every_step_edits_a_plan_that_is_saved(folder: Path) -> None:
 
 
 def test_edits_are_kept_when_input_ends_and_offered_at_next_start(folder: Path) -> None:
-    first = answer("step 6", "1", "16")
+    first = answer("step 6", "1", "16", "set deepspeed.zero_optimization.stage=9", "set bf16.enabled=true", "u")
     assert first.returncode == 1
     assert "not saved; they are kept" in first.stdout
+    assert "Set deepspeed.zero_optimization.stage=9\nerror DS019 deepspeed.zero_optimization.stage: stage is 9" in first.stdout
+    assert "set bf16.enabled=true: bf16: unknown key; it is DeepSpeed's: write deepspeed.bf16" in first.stdout
     assert (folder / "plan.yaml").read_text() == PLAN
     second = answer("1", "step 6", "u", "q", "discard", "2")
     assert "that were not saved" in second.stdout

@@ -42,7 +42,7 @@ class DsConfig:
     """The problems of the file's form."""
     places: Positions = field(default_factory=Positions)
     strict: bool = True
-    """Whether strict JSON readers accept it."""
+    """True if strict JSON readers accept it."""
 
     @property
     def doubtful(self) -> list[Finding]:

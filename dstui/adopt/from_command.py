@@ -353,7 +353,7 @@ def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str]
     name = next(_config_files(line.command, read_named), None)
     name = name or next((word for word in line.command if word.endswith(YAML) and read_named(word) is None), None)
     if name is not None and (built_in := BUILT_IN.fullmatch(name)) and read_named(name) is None:
-        config = _of_built_in(int(built_in["stage"]), offload=bool(built_in["offload"]))
+        config = _built_in_configuration(int(built_in["stage"]), offload=bool(built_in["offload"]))
         notes.append(f"{name} is built into {program}: the deepspeed section has its ZeRO stage for the checks, edits do not change it")
     elif name is not None and (text := read_named(name)) is not None:
         read = read_dsconfig(text)
@@ -373,7 +373,7 @@ def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str]
     return Imported(plan_text(source, sections, notes), notes)
 
 
-def _of_built_in(stage: int, *, offload: bool) -> dict[str, Any]:
+def _built_in_configuration(stage: int, *, offload: bool) -> dict[str, Any]:
     """Return the configuration that the built-in ones of frameworks have in common; "auto" is filled from the command."""
     zero: dict[str, Any] = {"stage": stage}
     if offload:

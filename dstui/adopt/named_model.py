@@ -53,16 +53,25 @@ def placed_on_gpu(code: Code) -> str:
     Quantized ones count as none: they never are there in full.
     """
     for call in code.calls:
-        if LOADED.search(call.name) and call.value("device_map") is not None:
-            if call.value("quantization_config", "load_in_4bit", "load_in_8bit") is not None:
-                continue
+        if not LOADED.search(call.name) or call.value("quantization_config", "load_in_4bit", "load_in_8bit") is not None:
+            continue
+        if _names_gpu(code, call.value("device_map")):
             given = call.value("dtype", "torch_dtype")
             return "default" if given is None else ast.unparse(given)
     return ""
 
 
+def _names_gpu(code: Code, value: ast.expr | None) -> bool:
+    """Return whether a device_map is a text or a dictionary, or a name with one such value, that is not for the CPU."""
+    if isinstance(value, ast.Name) and value.id not in code.changed:
+        value = next(iter(code.assigned.get(value.id, [])), None) if len(code.assigned.get(value.id, [])) == 1 else None
+    places = value.values if isinstance(value, ast.Dict) else [value]
+    named = isinstance(value, ast.Dict) or (isinstance(value, ast.Constant) and isinstance(value.value, str))
+    return named and not any(isinstance(place, ast.Constant) and place.value in ("cpu", "disk") for place in places)
+
+
 def _text(code: Code, value: ast.expr | None) -> str:
-    """Return the text of a constant, or of a name that is assigned once; "" if it is none that names a model."""
+    """Return the text of a constant, or of a name that is assigned once; "" if it does not name a model."""
     if isinstance(value, ast.Name):
         values = code.assigned.get(value.id, [])
         value = values[0] if len(values) == 1 else None

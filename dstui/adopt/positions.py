@@ -37,7 +37,7 @@ class Comment(NamedTuple):
     place: Position
     text: str
     alone: bool
-    """Whether it is the first thing on its line."""
+    """True if it is the first thing on its line."""
 
 
 @dataclass

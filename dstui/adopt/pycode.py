@@ -34,7 +34,7 @@ class ScriptOption(NamedTuple):
     """The attribute with its value: args.NAME."""
     line: int
     switch: bool = False
-    """Whether it takes no value."""
+    """True if it takes no value."""
 
 
 class Import(NamedTuple):

@@ -25,10 +25,10 @@ TASKS, TASKS_PER_NODE, NODES = ("-n", "--ntasks"), ("--ntasks-per-node",), ("-N"
 
 def cluster_of_starter(words: Sequence[str], notes: list[str]) -> dict[str, Any]:
     """Return keys of `cluster:` for the words of srun or mpirun, and note how the Plan starts the ranks."""
-    return _of_srun(words, notes) if words[0] == "srun" else _of_mpirun(words, notes)
+    return _srun_keys(words, notes) if words[0] == "srun" else _mpirun_keys(words, notes)
 
 
-def _of_srun(words: Sequence[str], notes: list[str]) -> dict[str, Any]:
+def _srun_keys(words: Sequence[str], notes: list[str]) -> dict[str, Any]:
     tasks, each, nodes = (_number(words, names, MAX_RANKS) for names in (TASKS, TASKS_PER_NODE, NODES))
     if each is None and tasks is not None:
         each = tasks if nodes is None else tasks // nodes
@@ -42,7 +42,7 @@ def _of_srun(words: Sequence[str], notes: list[str]) -> dict[str, Any]:
     return found
 
 
-def _of_mpirun(words: Sequence[str], notes: list[str]) -> dict[str, Any]:
+def _mpirun_keys(words: Sequence[str], notes: list[str]) -> dict[str, Any]:
     ranks, each = _number(words, RANKS, MAX_RANKS), _number(words, PER_HOST, MAX_SLOTS)
     found: dict[str, Any] = {}
     if hosts := _hosts(_value(words, HOSTS), ranks, each):

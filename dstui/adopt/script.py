@@ -60,7 +60,7 @@ class ScriptFacts:
     why: str
     """One line: what in the script shows it, with its line number."""
     finds: bool = True
-    """Whether the rendered configuration reaches it this way. False if it has one of its own."""
+    """True if the rendered configuration reaches it this way. False if it has one of its own."""
     optimizer: Builder | None = None
     """The builder of the optimizer; None if that is unknown, or the configuration decides."""
     optimizer_why: str = ""
@@ -68,20 +68,20 @@ class ScriptFacts:
     """The scheduler passed to accelerate's prepare(); None if that is unknown or there is none."""
     scheduler_why: str = ""
     refuses_local_rank: bool = False
-    """Whether its parser refuses unknown arguments and lacks --local_rank."""
+    """True if its parser refuses unknown arguments and lacks --local_rank."""
     accumulation: int | None = None
     """The number in Accelerator(gradient_accumulation_steps=…), if it is a literal."""
     says_precision: bool = False
-    """Whether it passes mixed_precision to Accelerator itself."""
+    """True if it passes mixed_precision to Accelerator itself."""
     joins_itself: bool = False
-    """Whether it sets how the ranks connect (gloo, use_cpu, a process group of its own), which CPU ranks need."""
+    """True if it sets how the ranks connect (gloo, use_cpu, a process group of its own), which CPU ranks need."""
 
     under_accelerate: bool = False
-    """Whether it finds the configuration in the environment of accelerate's launcher, as Accelerator() and the Trainer do."""
+    """True if it finds the configuration in the environment of accelerate's launcher, as Accelerator() and the Trainer do."""
     accumulates: bool = True
-    """Whether it calls Accelerator.accumulate() or counts steps in another way. False if it calls backward() and does neither."""
+    """True if it calls Accelerator.accumulate() or counts steps in another way. False if it calls backward() and does neither."""
     makes_no_engine: bool = False
-    """Whether it makes an Accelerator but neither prepares a model nor passes it on: nothing calls deepspeed.initialize."""
+    """True if it makes an Accelerator but neither prepares a model nor passes it on: nothing calls deepspeed.initialize."""
     options: tuple[str, ...] = ()
     """The options of its parser that are visible."""
     arguments: tuple[ScriptArgument, ...] = ()
@@ -89,7 +89,7 @@ class ScriptFacts:
     resume: tuple[str, ...] = ()
     """Arguments to resume from a checkpoint, with {checkpoint} for its folder; empty if none are known."""
     needs_argument: bool = False
-    """Whether deepspeed.initialize gets its configuration only from the script's arguments."""
+    """True if deepspeed.initialize gets its configuration only from the script's arguments."""
     uses_lightning: bool = False
     """True if the script imports Lightning."""
     model: str = ""

@@ -13,9 +13,9 @@ NOTEBOOK = ".ipynb"
 PAGES = (".md", ".markdown", ".mdx", ".rst")
 SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
 """Keys that no Plan has at its top level. The first three alone are enough if a text may be a DeepSpeed configuration."""
-OF_A_PLAN = {"job", "deepspeed", "cluster"}
+PLAN_KEYS = {"job", "deepspeed", "cluster"}
 """Top-level keys that neither a DeepSpeed configuration nor an accelerate YAML has."""
-OF_A_JOB = {"apiVersion", "entrypoint", "commands", "command", "configurations"}
+JOB_KEYS = {"apiVersion", "entrypoint", "commands", "command", "configurations"}
 """Top-level keys that only descriptions of jobs have, or VS Code's launch.json."""
 # Most opened files are Plans: `re` compiles these for the first other text, and caches them.
 LAUNCH = (
@@ -48,11 +48,11 @@ def kind_of(text: str, name: str = "") -> Kind:
     if text.startswith("#!") or name.endswith((NOTEBOOK, *PAGES)):
         return "command"
     braces, keys = in_braces(text), root_keys(text)
-    if keys & OF_A_PLAN or ("version" in keys and keys <= set(TOP)):
+    if keys & PLAN_KEYS or ("version" in keys and keys <= set(TOP)):
         return "plan"
     if keys & set(SIGNS[:3]) if braces else is_accelerate(text):
         return "accelerate"
-    if keys & OF_A_JOB:
+    if keys & JOB_KEYS:
         return "command"
     if name.endswith(JSON) or (braces and not SHELL_TEST.match(text)):
         return "ds_config"

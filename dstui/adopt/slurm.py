@@ -31,7 +31,7 @@ _SET_BY: Mapping[str, tuple[str, ...]] = {
 _GPUS = re.compile(r"\bgpu(?::[\w.-]+)?:(\d+)(?=,|$)")
 """The number of GPUs among generic resources: `gpu:a100:8,lscratch:100`."""
 _SHORT = {"-N": "--nodes", "-n": "--ntasks", "-c": "--cpus-per-task"}
-OF_EACH_BATCH = {"SLURM_JOB_ID": "1", "SLURM_JOBID": "1", "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
+VARIES_BY_JOB = {"SLURM_JOB_ID": "1", "SLURM_JOBID": "1", "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 """Variables of the process that runs a batch script; the number of the job is a stand-in."""
 
 
@@ -42,7 +42,7 @@ def batch_variables(text: str) -> dict[str, str]:
         found = _GPUS.search(options["--gres"])
         options["--gres"] = found[1] if found else ""
     numbers = {name: value.rpartition(":")[2] for option, value in options.items() for name in _SET_BY.get(option, ())}
-    return {**OF_EACH_BATCH, **{name: value for name, value in numbers.items() if value.isdecimal()}} if options else {}
+    return {**VARIES_BY_JOB, **{name: value for name, value in numbers.items() if value.isdecimal()}} if options else {}
 
 
 def expand_nodelist(text: str) -> list[str]:

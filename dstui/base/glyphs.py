@@ -35,6 +35,6 @@ def wants_ascii(environment: Mapping[str, str]) -> bool:
 
 
 def replace_glyphs(error: UnicodeError, other: Callable[[str], str]) -> tuple[str, int]:
-    """Handle characters that an encoding lacks, as `codecs.register_error` wants it; `other` replaces those that are no glyphs."""
+    """Handle characters that an encoding lacks, as `codecs.register_error` requires; `other` replaces those that are not glyphs."""
     assert isinstance(error, UnicodeEncodeError)
     return "".join(LIKE.get(char) or other(char) for char in error.object[error.start : error.end]), error.end

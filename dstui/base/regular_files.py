@@ -44,7 +44,7 @@ def read_regular(path: Path | str, start: int = 0, most: int = MAX_READ) -> byte
 
 
 def read_end(path: Path | str, most: int) -> bytes:
-    """Return the last bytes of a regular file, `most` at the most. Raises OSError if there is no such file."""
+    """Return the last bytes of a regular file, at most `most`. Raises OSError if there is no such file."""
     with os.fdopen(open_regular(path), "rb") as file:
         file.seek(max(file.seek(0, os.SEEK_END) - most, 0))
         return file.read(most)

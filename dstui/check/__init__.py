@@ -47,7 +47,7 @@ def check_plan(
     known = release(installed)
     reader = integration or plan.job.integration
     ranks = world_size if world_size is not None else target.world_size
-    machine = target.hosts_machine if target.machine != Machine.unprobed() else None  # one that only starts the ranks is no host of theirs
+    machine = target.hosts_machine if target.machine != Machine.unprobed() else None  # no ranks run on one that only starts them
     found: list[Finding] = []
     for number, (name, config) in enumerate(plan.configurations.items()):
         whole = plan if number == 0 else None  # rules about the Plan as a whole run once

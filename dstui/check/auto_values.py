@@ -12,7 +12,7 @@ from dstui.plan.catalogue import ZERO_SECTION
 
 AUTO = "auto"
 TYPES = ("fp16", "bf16")
-OF_HIDDEN_SIZE = {
+HIDDEN_SIZE_KEYS = {
     f"{ZERO_SECTION}.reduce_bucket_size": "hidden_size²",
     f"{ZERO_SECTION}.stage3_prefetch_bucket_size": "int(0.9 × hidden_size²)",
     f"{ZERO_SECTION}.stage3_param_persistence_threshold": "10 × hidden_size",
@@ -55,7 +55,7 @@ TRAINER: Mapping[str, str] = {
     f"{SCHEDULER}.total_num_steps": "max_steps, else the steps of all epochs",
     "fp16.enabled": "--fp16",
     "bf16.enabled": "--bf16",
-    **OF_HIDDEN_SIZE,
+    **HIDDEN_SIZE_KEYS,
     **PLUGIN,
 }
 ACCELERATE: Mapping[str, str] = {
@@ -71,7 +71,7 @@ ACCELERATE: Mapping[str, str] = {
     f"{SCHEDULER}.total_num_steps": "DummyScheduler(total_num_steps) / ranks",
     "fp16.enabled": "--mixed_precision fp16",
     "bf16.enabled": "--mixed_precision bf16",
-    **OF_HIDDEN_SIZE,
+    **HIDDEN_SIZE_KEYS,
     **PLUGIN,
 }
 FILLED: Mapping[str, Mapping[str, str]] = {"trainer": TRAINER, "accelerate": ACCELERATE, "deepspeed": {}}

@@ -67,7 +67,7 @@ class Context:
     model: Mapping[str, Any] | None = None
     """The model's config.json; None if it was not read or is not on this machine."""
     trained: bool = True
-    """Whether the model is trained; of several models, some may only compute."""
+    """True if the model is trained; of several models, some may only compute."""
     pool: Mapping[str, int] | HostfileProblem | None = None
     """The content of the Plan's hostfile, or why it is unknown; None if it names none or it was not read."""
     installed: str | None = None

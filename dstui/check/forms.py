@@ -23,7 +23,7 @@ LARGEST = 2**63
 
 
 class Fit(NamedTuple):
-    """Whether a value is accepted, and the converted value or what was expected."""
+    """The verdict on a value: accepted with its converted form, or refused with what was expected."""
 
     ok: bool
     value: Any = None

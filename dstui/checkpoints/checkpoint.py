@@ -35,7 +35,7 @@ class Checkpoint:
     tags: tuple[str, ...] = ()
     """All tags of the folder, oldest first."""
     universal: bool = False
-    """Whether it was converted to a universal checkpoint, for any number of ranks."""
+    """True if it was converted to a universal checkpoint, for any number of ranks."""
     step: int | None = None
     stage: int | None = None
     """The ZeRO stage; 0 if the optimizer is not sharded."""
@@ -144,9 +144,49 @@ def _read_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
     here = folder / tag
     names = [one.name for one in _entries(here)]
     models, optimizers = _by_rank(MODEL, names), _by_rank(OPTIMIZER, names)
-    problems, strange = [], set[str]()
-    model, state = dict[Any, Any](), dict[Any, Any]()
     files = list(_below(here))
+    model, state, strange, problems = _read_pickles(here, files, models, optimizers)
+    config = as_mapping(model.get("ds_config"))
+    ranks = _whole(model.get("dp_world_size")) or _partitions(state)
+    model_parallel = _whole(model.get("mp_world_size"))
+    if universal := is_folder(here / "zero"):
+        stage = _whole(as_mapping(config.get("zero_optimization")).get("stage"))
+    else:
+        stage = 3 if any(rank is not None for rank, _ in models) else _stage(state) if optimizers else 0 if models else None
+        problems += _missing(models, optimizers, ranks, model_parallel or 1, stage)
+    trained, frozen = _shapes(model.get("param_shapes")), _shapes(model.get("frozen_param_shapes"))
+    sizes = list(_sizes(files))
+    client_state = islice((name for name in model if isinstance(name, str) and name not in OWN), MOST_STATES)
+    return Checkpoint(
+        folder,
+        tag,
+        tags or (tag,),
+        universal=universal,
+        step=_whole(model.get("global_steps")),
+        stage=stage,
+        world_size=ranks,
+        model_parallel=model_parallel,
+        parameters=trained + frozen or _shapes(model.get("module")) or None,
+        trainable=trained or None,
+        size=sum(sizes),
+        files=len(sizes),
+        deepspeed=_word(model.get("ds_version"), 40),
+        precision=next(
+            (name for name in ("bf16", "fp16") if as_mapping(config.get(name)).get("enabled") is True), "fp32" if config else ""
+        ),
+        client_state=tuple(_word(name, 100) for name in client_state),
+        config=config,
+        problems=tuple(problems),
+        strange=tuple(sorted(strange)),
+    )
+
+
+def _read_pickles(
+    here: Path, files: list[Path], models: Mapping[Any, str], optimizers: Mapping[Any, str]
+) -> tuple[Mapping[Any, Any], Mapping[Any, Any], set[str], list[str]]:
+    """Return the first model states and optimizer states of a tag, strange names in all its pickles, and the problems of reading them."""
+    model, state = dict[Any, Any](), dict[Any, Any]()
+    strange, problems = set[str](), list[str]()
     for path in _pickles(here, files):
         name = str(path.relative_to(here))
         try:
@@ -159,38 +199,7 @@ def _read_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
             model = model or as_mapping(found.value)
         elif name in optimizers.values():
             state = state or as_mapping(as_mapping(found.value).get("optimizer_state_dict"))
-    universal = is_folder(here / "zero")
-    stage = 3 if any(rank is not None for rank, _ in models) else _stage(state) if optimizers else 0 if models else None
-    ranks = _whole(model.get("dp_world_size")) or _partitions(state)
-    model_parallel = _whole(model.get("mp_world_size"))
-    if not universal:
-        problems += _missing(models, optimizers, ranks, model_parallel or 1, stage)
-    trained, frozen = _shapes(model.get("param_shapes")), _shapes(model.get("frozen_param_shapes"))
-    everything = trained + frozen or _shapes(model.get("module"))
-    config = as_mapping(model.get("ds_config"))
-    if universal:
-        stage = _whole(as_mapping(config.get("zero_optimization")).get("stage"))
-    sizes = list(_sizes(files))
-    return Checkpoint(
-        folder,
-        tag,
-        tags or (tag,),
-        universal,
-        _whole(model.get("global_steps")),
-        stage,
-        ranks,
-        model_parallel,
-        everything or None,
-        trained or None,
-        sum(sizes),
-        len(sizes),
-        _word(model.get("ds_version"), 40),
-        next((name for name in ("bf16", "fp16") if as_mapping(config.get(name)).get("enabled") is True), "fp32" if config else ""),
-        tuple(_word(name, 100) for name in islice((name for name in model if isinstance(name, str) and name not in OWN), MOST_STATES)),
-        config,
-        tuple(problems),
-        tuple(sorted(strange)),
-    )
+    return model, state, strange, problems
 
 
 OWN = frozenset(
@@ -233,6 +242,11 @@ def _missing(
                 yield f"the {what} of rank {named} are missing ({len(files)} of {expected * parallel} files)"
         elif files and len(files) < parallel:
             yield f"the {what} of {parallel - len(files)} model-parallel ranks are missing"
+
+
+def _precision(config: Mapping[Any, Any]) -> str:
+    enabled = (name for name in ("bf16", "fp16") if as_mapping(config.get(name)).get("enabled") is True)
+    return next(enabled, "fp32" if config else "")
 
 
 def _stage(state: Mapping[Any, Any]) -> int | None:

@@ -39,7 +39,7 @@ class Conversion:
     shard: str = "5GB"
     """The largest file of full weights."""
     trusted: bool = False
-    """Whether its pickles may execute code."""
+    """True if its pickles may execute code."""
 
 
 @dataclass(frozen=True, slots=True)

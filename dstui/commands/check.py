@@ -162,7 +162,7 @@ def _headline(one: CheckedFile) -> str:
 def _say(one: CheckedFile, finding: Finding, colour: bool) -> None:
     start, end = (COLOURS[finding.severity], PLAIN) if colour else ("", "")
     moment = f", {describe_moment(finding.when, one.integration)}" if finding.when else ""
-    where = f"{one.file}:{finding.line}" if finding.line else one.file
+    where = (f"{one.file}:{finding.line}" if finding.line else one.file) + (f" {finding.path}" if finding.path else "")
     tell("  ", start, f"{finding.severity} {finding.code}", end, f" {where}{moment}")
     lines = [f"      {finding.message}"]
     shown = _line(one.text, finding.line)

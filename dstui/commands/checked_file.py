@@ -36,7 +36,7 @@ class Asked:
     sets: tuple[str, ...] = ()
     """PATH=VALUE settings for the Plans."""
     site: bool = True
-    """Whether to apply the site file."""
+    """True to apply the site file."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class CheckedFile:
     """The DeepSpeed configurations of the file by model, for the reference checker; "" if there is only one."""
     integration: str = ""
     assumed: bool = False
-    """Whether the integration was guessed from the values."""
+    """True if the integration was guessed from the values."""
     world_size: int | None = None
     plan: Plan | None = None
     findings: list[Finding] = field(default_factory=list)

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _init(output: Path | None) -> int:
     from dstui.machine.probe import probe
-    from dstui.site.site_file import SiteFacts, first_site
+    from dstui.site.first_site import SiteFacts, first_site
 
     gpus = [str(gpu.name) for gpu in probe().gpus]
     text = first_site(SiteFacts(gethostname(), gpus, list(_partitions()), _ssh_hosts(), dict(os.environ)))

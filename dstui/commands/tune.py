@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         from dstui.tune import report
         from dstui.tune.candidates import Problem, regret_of
         from dstui.tune.record import key_of, new_folder, unfinished
-        from dstui.tune.session import Options, chosen, tune
+        from dstui.tune.session import Options, Tune, chosen
 
         models = read_models(plan)
         assert isinstance(models, ModelFacts)
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         folder = folder or new_folder(plan, key)
         options = Options(budget=args.budget, steps=args.steps, only=tuned.only, script_options=_script_options(facts))
         with signals() as asked:
-            why = tune(tuned, target, facts, folder, options, asked, remark)
+            why = Tune(tuned, target, facts, folder, options, asked, remark).run()
             number = asked()
         best, regret = chosen(tuned, folder.results), regret_of(tuned, folder.results)
         if args.json:

@@ -44,7 +44,7 @@ class Diagnosis:
     ranks: tuple[int, ...] = ()
     """All ranks that show the cause itself, not its consequences."""
     every_rank: bool = field(default=False, kw_only=True)
-    """Whether all ranks show it: then none of them is to blame."""
+    """True if all ranks show it: then none of them is to blame."""
     host: str | None = None
     """The host of the cause, if the text distinguishes hosts."""
     confirm: str = ""

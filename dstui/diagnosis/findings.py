@@ -47,7 +47,7 @@ class Hit:
     noticed: Place | None = None
     """The place of its first consequence, if that was reported earlier."""
     sure: bool = True
-    """Whether no other reason is possible, as far as its signature says."""
+    """True if no other reason is possible, as far as its signature says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Ended:
     rank: int | None = None
     host: str | None = None
     root: bool = False
-    """Whether torchrun's table lists it as the first failure."""
+    """True if torchrun's table lists it as the first failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Findings:
     well_at: Place | None = None
     """The last place where a launcher, or a shell, reported an exit with 0."""
     all_well: bool = False
-    """Whether the launcher, or a shell, reports that the run exited with 0."""
+    """True if the launcher, or a shell, reports that the run exited with 0."""
     killed: tuple[tuple[int, float | None, Place], ...] = ()
     """Process ids that the launcher ended, and when it began to."""
     times: tuple[tuple[Place, float], ...] = ()
@@ -115,11 +115,11 @@ class Findings:
     passed: tuple[Hit, ...] = ()
     """The ends of earlier runs, if one file holds several."""
     several_runs: bool = False
-    """Whether one file holds more than one run: then nobody is sure which of them is meant."""
+    """True if one file holds more than one run: then nobody is sure which of them is meant."""
     end_untold: bool = False
-    """Whether the program may have continued after its last exception, so that its end is unknown."""
+    """True if the program may have continued after its last exception, so that its end is unknown."""
     launcher_broke: bool = False
-    """Whether the last file ends within a traceback of the launcher itself."""
+    """True if the last file ends within a traceback of the launcher itself."""
     closing: int = 0
     """The number of ranks that torchrun had to end."""
     several_nodes: bool = False
@@ -154,7 +154,7 @@ class Findings:
     loaded: Place = (-1, 0)
     """The last place where an op was reported as ready."""
     preparing: bool = False
-    """Whether the last progress bar of the data set is not at its end."""
+    """True if the last progress bar of the data set is not at its end."""
     ended: Mapping[int, float] = field(default_factory=dict)
     """Rank -> the end of its process, in seconds since the epoch, from a job folder."""
     stop: Stop | None = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dstui.plan.plan import Plan
 
 Patch = list[Operation] | None
-OF_TRAINER = tuple(
+TRAINER_KEYS = tuple(
     f"deepspeed.{key}"
     for key in (
         "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping",
@@ -112,7 +112,7 @@ def no_auto(plan: Plan) -> Patch:
 
 def trainer_values(plan: Plan) -> Patch:
     """Write "auto" for every value that the Trainer knows from its own arguments; None if none is set."""
-    written = [path for path in OF_TRAINER if plan.get(path, "auto") != "auto"]
+    written = [path for path in TRAINER_KEYS if plan.get(path, "auto") != "auto"]
     return [operation for path in written for operation in put(plan, path, "auto") or ()] or None
 
 

@@ -92,15 +92,15 @@ class Signature:
     explains: tuple[str, ...] = ()
     """Signatures that are only consequences of this one if both are found: they are never reported beside it."""
     launcher: bool = False
-    """Whether it occurs before any rank has started: no rank failed."""
+    """True if it occurs before any rank has started: no rank failed."""
     sure: bool = True
-    """Whether the text has no other possible reason."""
+    """True if the text has no other possible reason."""
     alone: bool = False
-    """Whether the line alone says that something ended: messages of the kernel or a scheduler need no traceback."""
+    """True if the line alone says that something ended: messages of the kernel or a scheduler need no traceback."""
     only_rank: int | None = None
     """The only rank that can encounter it, if no line says which rank did."""
     in_code: bool = False
-    """Whether the text is a line of source code in a traceback."""
+    """True if the text is a line of source code in a traceback."""
     alike: tuple[str, ...] = ()
     """Signatures of other causes with the same text, the likeliest first. They are reported beside this one if it is not sure, each with
     its own `confirm`."""

@@ -46,9 +46,9 @@ class Case:
     python: str = ""
     """The interpreter of the ranks."""
     asked: bool = True
-    """Whether that interpreter was asked about the host's software; otherwise it was dstui's own, or any that exists."""
+    """True if that interpreter was asked about the host's software; otherwise it was dstui's own, or any that exists."""
     isolated: bool = False
-    """Whether it was run with -I, which ignores PYTHONPATH and the user's own site-packages."""
+    """True if it was run with -I, which ignores PYTHONPATH and the user's own site-packages."""
     slots: int = 0
     """Ranks on this host; 0 without a Plan."""
     requirement: Requirement = field(default_factory=Requirement)

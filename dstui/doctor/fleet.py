@@ -1,6 +1,6 @@
 """Compare many hosts: which one differs from the others, and what changed since the fleet was accepted.
 
-Compared are facts of the snapshots that stay the same while a host is used. A fact that is unknown on all hosts is left out.
+Only facts of the snapshots that stay the same while a host is used are compared. A fact that is unknown on all hosts is left out.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def resolve_job(plan: Plan | None, machine: Machine) -> JobOnHosts:
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)
     if used and not all(map(is_named, used)):
-        problem, used = f"cluster.hosts: {len(used)} hosts are requested and none is named: there is none to check", None
+        problem, used = f"cluster.hosts: {len(used)} hosts are requested and none is named: there is nothing to check", None
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
     folder = _model(plan)
     hub = plan.model.source if plan.model and not folder and not (plan.model.source or "").startswith("{") else None

@@ -21,8 +21,8 @@ from dstui.site.installed import installed_settings, installed_site
 from dstui.site.settings import TOP
 from dstui.site.site_file import Site
 
-OF_THE_SCREEN = frozenset(TOP) - {"version", "defaults"}
-"""Settings whose mistakes are no matter of a Plan."""
+SCREEN_SETTINGS = frozenset(TOP) - {"version", "defaults"}
+"""Settings of the screens: their mistakes do not concern a Plan."""
 MOST_EXTENDED = 8
 """The longest chain of `extends`."""
 
@@ -47,7 +47,7 @@ def beneath_document(document: Document, source: str, base: str, *, site: bool) 
     settings = installed_settings()
     layers += [settings.layer] if settings.layer is not None else []
     problems += [
-        f"your settings: {settings.sentence(wrong)}" for wrong in settings.problems if wrong.path.partition(".")[0] not in OF_THE_SCREEN
+        f"your settings: {settings.sentence(wrong)}" for wrong in settings.problems if wrong.path.partition(".")[0] not in SCREEN_SETTINGS
     ]
     return Beneath((*below.layers, *layers), below.locks, tuple(problems), below.contact)
 
@@ -106,7 +106,7 @@ def site_templates(site: Site | None = None) -> Iterator[Template]:
 
 
 def site_template(name: str) -> Path | None:
-    """Return the file of a site's template; None if it has none of this name."""
+    """Return the file of a site's template; None if it has no such template."""
     return next((template.path for template in site_templates() if template.name == name), None) if "/" not in name else None
 
 

@@ -41,7 +41,7 @@ class Opened:
     findings: tuple[Finding, ...] = ()
     """Findings of the imported file, with its own lines and paths."""
     made: bool = False
-    """Whether the Plan was imported, so that its lines are not those of the file."""
+    """True if the Plan was imported, so that its lines are not those of the file."""
     launches: tuple[str, ...] = ()
     """The launches of a shell text, of which the Plan is one."""
 
@@ -154,7 +154,7 @@ class ImportOptions:
     launch: int = 0
     """The number of the launch in a shell text, from 1; 0 is the likeliest."""
     site: bool = True
-    """Whether to apply the site file."""
+    """True to apply the site file."""
 
 
 def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:

@@ -1,6 +1,6 @@
 """Decide which lines of a site or a team file run in a job: those that the user agreed to, once for each content.
 
-A site file and a file that a Plan extends are data. Two of their values run all the same: the shell lines of `cluster.slurm.setup`, in the
+A site file and a file that a Plan extends are data. Two of their values run in a job: the shell lines of `cluster.slurm.setup`, in the
 job that sbatch starts, and `run.on_end`. What the Plan itself or the user's settings say was written by the user, or is theirs to check.
 """
 
@@ -42,7 +42,7 @@ class Borrowed(NamedTuple):
     @property
     def digest(self) -> str:
         """Return the hash of their content, whichever file they are in."""
-        import hashlib  # takes 2 ms, and hardly a Plan has such lines
+        import hashlib  # takes 2 ms, and few Plans have such lines
 
         return hashlib.sha256(json.dumps([self.path, self.lines]).encode()).hexdigest()
 
@@ -54,13 +54,13 @@ class Borrowed(NamedTuple):
 
 
 def unagreed(plan: Plan) -> list[Borrowed]:
-    """Return what a launch of this Plan would run of other files, and the user has not agreed to yet."""
+    """Return the lines of other files that a launch of this Plan would run and to which the user has not agreed yet."""
     known = {*_of_this_process, *_remembered()}
     return [lines for lines in borrowed(plan) if lines.digest not in known]
 
 
 def borrowed(plan: Plan) -> Iterator[Borrowed]:
-    """Yield what a launch of this Plan would run of other files."""
+    """Yield the lines of other files that a launch of this Plan would run."""
     for path in (*((SETUP,) if plan.cluster.submits else ()), ON_END):
         effective = _lines(plan.get(path, None))
         for origin, lines in _said(plan, path):
@@ -71,7 +71,7 @@ def borrowed(plan: Plan) -> Iterator[Borrowed]:
 
 
 def agree(plan: Plan) -> None:
-    """Remember the user's yes. A state folder that cannot be written costs the memory, nothing else."""
+    """Remember the user's agreement. If the state folder cannot be written, it lasts as long as this process."""
     new = [lines.digest for lines in unagreed(plan)]
     if not new:
         return

@@ -77,7 +77,7 @@ def machine_key(machine: Machine) -> str:
 
 KEPT_RUNS, KEPT_MACHINES, KEPT_MODELS = 8, 16, 64
 """The number of runs kept for each model and machine, of machines per model, and of models; the latest ones."""
-OF_MODEL = ("source", "params", "trainable", "lora", "quantization", "attention")
+MODEL_KEYS = ("source", "params", "trainable", "lora", "quantization", "attention")
 """The keys of a Plan that identify its model."""
 FIGURES = f"{__version__}/1"
 """The release of the forecast to which a run was compared; the number rises where figures change within a release."""
@@ -164,7 +164,7 @@ PARTS = ("memory_scale", "host_scale", "step_scale")
 def model_key(plan: Plan) -> str:
     """Return a key for the model of a Plan; "" if it names none."""
     model = plan.data.get("model")
-    named = {key: str(model[key]) for key in OF_MODEL if model.get(key) is not None} if isinstance(model, Mapping) else {}
+    named = {key: str(model[key]) for key in MODEL_KEYS if model.get(key) is not None} if isinstance(model, Mapping) else {}
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16] if {"source", "params"} & set(named) else ""
 
 

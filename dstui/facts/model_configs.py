@@ -54,7 +54,7 @@ def parse_object(text: str, where: str) -> Mapping[str, Any]:
     try:
         data = parse_json(text)
     except ValueError as error:
-        raise FileProblem(f"{where}: no JSON: {str(error)[:200]}") from None
+        raise FileProblem(f"{where}: not valid JSON: {str(error)[:200]}") from None
     if not isinstance(data, dict):
         raise FileProblem(f"{where}: not an object ({{…}}), which a config.json is")
     return data

@@ -36,7 +36,7 @@ class ModelFacts:
     notes: tuple[str, ...] = ()
     """Assumptions."""
     by_name: bool = False
-    """Whether it is only taken for a fine-tune of a known model, by its name."""
+    """True if it is only taken for a fine-tune of a known model, by its name."""
     stored: str = ""
     """The form of the linear layers in the checkpoint, a key of STORED; empty if it is not quantized."""
     guess: TensorShape | None = None

@@ -84,9 +84,9 @@ class Candidate(NamedTuple):
     """Tokens per second of all ranks; 0 if the speed is unknown."""
     changes: int
     sure: bool
-    """Whether it fits even with the allocator's overhead."""
+    """True if it fits even with the allocator's overhead."""
     roomy: bool
-    """Whether more than a tenth is left for unforeseen needs."""
+    """True if more than a tenth is left for unforeseen needs."""
 
     @property
     def setup(self) -> Setup:

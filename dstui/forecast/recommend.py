@@ -1,6 +1,6 @@
 """Recommend Plans: the candidates that fit as a ranked table with patches, or what would make one fit.
 
-Fixed are the model, the precision, the sequence, the samples per step, the ranks and the optimizer. `search` varies the rest.
+The model, the precision, the sequence, the samples per step, the ranks and the optimizer are fixed. `search` varies the rest.
 """
 
 from __future__ import annotations

@@ -61,11 +61,11 @@ class Setup(NamedTuple):
     """Parameters that offload_param to NVMe keeps in RAM (max_in_cpu)."""
     tensor_parallel: int = 1
     split_logits: bool = False
-    """Whether each rank of tensor parallelism computes its own rows of the vocabulary, as Megatron does (AutoTP gathers the logits)."""
+    """True if each rank of tensor parallelism computes its own rows of the vocabulary, as Megatron does (AutoTP gathers the logits)."""
     megatron: bool = False
-    """Whether Megatron's layers run: fused kernels, dropout, and norms that every rank of tensor parallelism computes in full."""
+    """True if Megatron's layers run: fused kernels, dropout, and norms that every rank of tensor parallelism computes in full."""
     norms_split: bool = False
-    """Whether those ranks also split the norms and dropouts, by tokens (--sequence-parallel)."""
+    """True if those ranks also split the norms and dropouts, by tokens (--sequence-parallel)."""
     pipeline: int = 1
     """Ranks over which Megatron splits the layers: each holds some, and works on as many micro-batches at once."""
     sequence_parallel: int = 1
@@ -83,9 +83,9 @@ class Setup(NamedTuple):
     """With checkpointing: the inputs of the layers are stored in RAM."""
     tiled_mlp: bool = False
     compiled: bool = False
-    """Whether torch.compile fuses the layers' small kernels."""
+    """True if torch.compile fuses the layers' small kernels."""
     split_experts: bool = False
-    """Whether each expert has linear layers of its own, as before transformers 5, so that bitsandbytes quantizes them."""
+    """True if each expert has linear layers of its own, as before transformers 5, so that bitsandbytes quantizes them."""
     small_frozen: bool = False
     """Frozen weights in 8 bits (zero_quantized_nontrainable_weights)."""
     zenflow: float = 0.0
@@ -94,10 +94,10 @@ class Setup(NamedTuple):
     """Steps between ZenFlow's updates of the rest."""
     super_offload: bool = False
     cores_bound: bool = False
-    """Whether each rank is bound to CPU cores of its own (--bind_cores_to_rank)."""
+    """True if each rank is bound to CPU cores of its own (--bind_cores_to_rank)."""
     training: bool = True
     on_cpu: bool = False
-    """Whether the ranks run on CPUs."""
+    """True if the ranks run on CPUs."""
     libraries: frozenset[str] | None = None
     """The packages that the script imports, and "Trainer"; None if they are not known."""
 

@@ -76,12 +76,10 @@ def _follow(
     folder: JobFolder, show: _Events | _Printer, asked: Callable[[], int | None], findings: Sequence[Finding], *, strict: bool
 ) -> int:
     follower = Follower(folder, status_of=take_over)
-    as_json = isinstance(show, _Events)
     launch = folder.read_launch()
     watch = Watch((launch and launch.silence) or SILENCE)
-    stopping: threading.Thread | None = None
-    losses = 0
-    if not as_json:
+    early_stop = _EarlyStop(folder, asked, strict=strict, quiet=isinstance(show, _Events))
+    if not isinstance(show, _Events):
         say(str(folder.path))
     while True:
         events = follower.poll()
@@ -94,26 +92,47 @@ def _follow(
         flush()
         if end is not None:
             break
-        losses += sum(isinstance(event, Metric) and event.name == "loss" for event in events)
-        number = asked()
-        unread = strict and losses >= LOSSES_WITHOUT and all_read(folder.ds_configs) is False
-        if (number is not None or unread) and stopping is None:
-            if number is None:
-                say("--strict: the ranks train, and none has read the configuration: stopping the job")
-            elif not as_json:
-                say(f"{signal.Signals(number).name}: stopping the job")
-            stopping = threading.Thread(target=stop, args=(folder, 1 if number is None else 128 + number))
-            stopping.start()
+        early_stop.look(events)
         time.sleep(0.0 if events else POLL)
     again = [] if all_read(folder.ds_configs) else [finding for finding in findings if finding.code == NOBODY_READS]
     why = _diagnosis(folder, end.state)
-    if stopping is not None:
-        stopping.join()
+    early_stop.join()
     if strict and not end.exit_code and all_read(folder.ds_configs) is False:
         say("--strict: the job succeeded, but no rank had read the configuration")
         end = replace(end, exit_code=1)
     show.end(end, again, why, follower)
     return end.exit_code
+
+
+class _EarlyStop:
+    """Stops a job once, in a thread: if a signal asks for it, or if with `strict` its ranks train without having read the configuration."""
+
+    def __init__(self, folder: JobFolder, asked: Callable[[], int | None], *, strict: bool, quiet: bool) -> None:
+        self.folder, self.asked, self.strict, self.quiet = folder, asked, strict, quiet
+        self.losses = 0
+        self.thread: threading.Thread | None = None
+
+    def look(self, events: Sequence[Event]) -> None:
+        """Start to stop the job if there is a reason by now."""
+        self.losses += sum(isinstance(event, Metric) and event.name == "loss" for event in events)
+        if self.thread is not None:
+            return
+        if (number := self.asked()) is not None:
+            if not self.quiet:
+                say(f"{signal.Signals(number).name}: stopping the job")
+            self._start(128 + number)
+        elif self.strict and self.losses >= LOSSES_WITHOUT and all_read(self.folder.ds_configs) is False:
+            say("--strict: the ranks train, and none has read the configuration: stopping the job")
+            self._start(1)
+
+    def _start(self, exit_code: int) -> None:
+        self.thread = threading.Thread(target=stop, args=(self.folder, exit_code))
+        self.thread.start()
+
+    def join(self) -> None:
+        """Wait until the job is stopped, if it was."""
+        if self.thread is not None:
+            self.thread.join()
 
 
 def _diagnosis(folder: JobFolder, state: str) -> Diagnosis | None:

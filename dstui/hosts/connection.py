@@ -73,7 +73,7 @@ class Connection:
             os.set_blocking(fd, False)
         self.unsent = bytearray(source())
         self.ended = False
-        """Whether the agent sends nothing more."""
+        """True if the agent sends nothing more."""
         self._frames, self._complaint = AgentFrames(), b""
         self.tell(opening)
 

@@ -38,7 +38,7 @@ class Texts:
     refused: tuple[Expression, ...] = ()
     """The unwanted expressions, for the bytes of many lines at once."""
     in_one_line: bool = False
-    """Whether each match of `needed` and `refused` lies within one line."""
+    """True if each match of `needed` and `refused` lies within one line."""
 
     def match(self, line: str) -> bool:
         """Return whether a line is selected."""

@@ -26,7 +26,7 @@ class Filter:
     least: int = ALL
     dedup: bool = True
     shape: bool | None = None
-    """Whether lines that differ only in numbers form one row; None: if there are many ranks."""
+    """True if lines that differ only in numbers form one row; None decides by the number of ranks."""
     query: LineQuery = field(default_factory=LineQuery)
     """The filter that the user typed, in addition to the other selections."""
 

@@ -19,7 +19,7 @@ class JobSpan:
     started: float | None = None
     ended: float | None = None
     final: bool = False
-    """Whether the job has ended."""
+    """True if the job has ended."""
 
 
 class LogFolder(Protocol):

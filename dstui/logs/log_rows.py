@@ -62,7 +62,7 @@ class LogRows:
     ) -> None:
         self.timeline, self.dedup, self.shape, self.least, self.only, self.cutoff = timeline, dedup, shape, least, only, cutoff
         self.left_out = False
-        """Whether lines at the beginning were dropped to save memory."""
+        """True if lines at the beginning were dropped to save memory."""
         self.wanted = EAGER
         """The number of further existing blocks to count."""
         self.lines = 0

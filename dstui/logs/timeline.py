@@ -117,7 +117,7 @@ class Timeline:
         self.job = folder.read_span()
         self.sources: list[Source] = []
         self.replaced = False
-        """Whether a log was replaced: the timeline must then be made anew."""
+        """True if a log was replaced: the timeline must then be made anew."""
         self._index: dict[int, int] = {}
         self._arrivals = Arrivals(folder.arrivals_file)
         self.notices = Notices(folder if ranks is None else None)

@@ -103,7 +103,7 @@ class Gpu:
     memory_errors: Maybe[int] = NOT_ASKED
     """Uncorrected memory errors since the driver was loaded."""
     remap_pending: Maybe[bool] = NOT_ASKED
-    """Whether rows of its memory wait for a reset to be remapped, or could not be."""
+    """True if rows of its memory wait for a reset to be remapped, or could not be."""
     mig: Maybe[bool] = NOT_ASKED  # whether MIG mode is on
     mig_pending: Maybe[bool] = NOT_ASKED  # whether it is on after the next reset
     mig_devices: tuple[MigDevice, ...] = ()  # empty where MIG is off
@@ -337,7 +337,7 @@ class Software:
     srun: Maybe[str | None] = NOT_ASKED  # path
     numactl: Maybe[str | None] = NOT_ASKED  # path
     fp16: Maybe[bool] = NOT_ASKED
-    """Whether DeepSpeed's CPU accelerator supports this type here. Looked up only if it matters, since it requires importing DeepSpeed."""
+    """True if DeepSpeed's CPU accelerator supports this type here. Looked up only if it matters, since it requires importing DeepSpeed."""
     bf16: Maybe[bool] = NOT_ASKED  # likewise
 
 
@@ -347,7 +347,7 @@ class Machine:
 
     source: str = "not inspected yet"  # in words: this machine, the snapshot dgx.json, h2 over ssh
     recorded: bool = False
-    """Whether it was read from a file: Plans can be made for it, but nothing is launched."""
+    """True if it was read from a file: Plans can be made for it, but nothing is launched."""
     gpus: tuple[Gpu, ...] = ()  # by index
     links: Matrix = ()
     """The pair matrix with the cells of `nvidia-smi topo -m`: X, NV12, PIX, PXB, PHB, NODE, SYS; ? if unknown."""

@@ -154,6 +154,6 @@ def ask_setting(console: Console, session: Session, setting: str) -> None:
     try:
         session.replace(apply_overrides(session.state.plan.unfocused, [setting]).text)
     except PlanError as error:
-        console.say(str(error))
+        console.say(str(error).removeprefix("--"))
     else:
         console.say(f"Set {setting}")

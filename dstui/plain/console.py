@@ -33,7 +33,7 @@ class Console:
     def __init__(self) -> None:
         self._waiting = b""
         self.ended = False
-        """Whether standard input has ended."""
+        """True if standard input has ended."""
         self.can_go_back = False
 
     def say(self, *lines: str) -> None:

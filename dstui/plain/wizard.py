@@ -138,17 +138,18 @@ class Wizard:
             elif word == "u":
                 console.say("The last edit is undone." if self.session.undo() else "There is nothing to undo.")
             elif word == "set":
-                ask_setting(console, self.session, rest.strip())
-                self._look()
+                self._edit(partial(ask_setting, console, self.session, rest.strip()))
             elif number is not None and number < len(fields):
-                self._ask_field(fields[number])
+                self._edit(partial(ask_field, console, self.session, fields[number]))
             else:
-                console.say(f"A number from 1 to {len(fields)}, Enter, b, r, l, u, q, or ? for help.")
+                numbers = f"A number from 1 to {len(fields)}" if len(fields) > 1 else "The number 1"
+                console.say(f"{numbers}, Enter, b, r, l, u, q, set PATH=VALUE, step and a number up to {REVIEW + 1}, or ? for help.")
 
-    def _ask_field(self, field: Field) -> None:
+    def _edit(self, ask: Callable[[], None]) -> None:
+        """Ask for an edit, and say what is wrong since then."""
         before = {finding.message for finding in self.session.state.findings}
         try:
-            ask_field(self.console, self.session, field)
+            ask()
         except Back:
             return
         self._look()

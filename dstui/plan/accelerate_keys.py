@@ -43,7 +43,7 @@ class AccelerateKey:
     variable: str = ""
     """The environment variable that tells the ranks. accelerate launch itself forgets the two for NVMe."""
     beside_file: bool = True
-    """Whether accelerate accepts it beside `deepspeed_config_file`. It raises a ValueError for nine keys."""
+    """True if accelerate accepts it beside `deepspeed_config_file`. It raises a ValueError for nine keys."""
 
 
 def _table(*keys: AccelerateKey) -> dict[str, AccelerateKey]:
@@ -166,7 +166,7 @@ TOP = _table(
     AccelerateKey("debug", "bool", "Check the shapes of what is gathered.", variable="ACCELERATE_DEBUG_MODE"),
     AccelerateKey("main_training_function", "str", "The function to call in a notebook or on a TPU."),
     AccelerateKey("rdzv_backend", "str", "How torchrun's agents meet; accelerate launch takes it from --rdzv_backend only."),
-    AccelerateKey("same_network", "bool", "Whether the machines share a network; accelerate launch takes it from --same_network only."),
+    AccelerateKey("same_network", "bool", "True if the machines share a network; accelerate launch takes it from --same_network only."),
     AccelerateKey("enable_cpu_affinity", "bool", "Bind ranks to CPUs; accelerate launch takes it from --enable_cpu_affinity only."),
     AccelerateKey("downcast_bf16", "str", "For TPUs."),
     AccelerateKey(SECTION, "section", "The DeepSpeed plugin: its own keys, or the name of a ds_config.json."),

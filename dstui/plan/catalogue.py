@@ -48,11 +48,11 @@ class Key:
     deprecated: bool = False
     replacement: str = ""
     carried_over: bool = True
-    """Whether DeepSpeed itself moves the value of a deprecated key to its replacement."""
+    """True if DeepSpeed itself moves the value of a deprecated key to its replacement."""
     python_name: str = ""
     """A second accepted spelling: the name of the field if the key is an alias."""
     strict: bool = False
-    """Whether the section refuses unknown keys."""
+    """True if the section refuses unknown keys."""
     source: str = ""
     """A link to the line that declares or reads the key."""
     pages: tuple[str, ...] = ()

@@ -34,7 +34,7 @@ class HostfileProblem:
     line: int | None = None
     """The line, from 1; None for the whole file."""
     missing: bool = False
-    """Whether the file does not exist here: a Plan may be viewed on another machine than the one it runs on."""
+    """True if the file does not exist here: a Plan may be viewed on another machine than the one it runs on."""
 
 
 def host_problem(name: str) -> str:

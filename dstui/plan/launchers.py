@@ -24,7 +24,7 @@ class Launcher:
     start: Start
     """here: one command for ranks on this machine; hosts: one command on each host; login: one command here that starts all hosts."""
     backend: bool = False
-    """Whether the command is `deepspeed --launcher NAME`."""
+    """True if the command is `deepspeed --launcher NAME`."""
     program: str = "ssh"
     """The program that must be installed where the command is started (a field of the Machine's software); empty if none."""
     needs: str
@@ -34,15 +34,15 @@ class Launcher:
     programs: tuple[str, ...] = ()
     """Programs that a non-interactive ssh must find on the PATH of every host."""
     equal_slots: bool = False
-    """Whether all hosts must have the same number of ranks."""
+    """True if all hosts must have the same number of ranks."""
     filters: bool = True
-    """Whether it supports cluster.include, exclude, num_nodes and num_gpus."""
+    """True if it supports cluster.include, exclude, num_nodes and num_gpus."""
     single_slots: bool = True
-    """Whether it can use single slots of a host."""
+    """True if it can use single slots of a host."""
     mpi: bool = False
-    """Whether ranks learn their number only from MPI, so that DeepSpeed imports mpi4py."""
+    """True if ranks learn their number only from MPI, so that DeepSpeed imports mpi4py."""
     carries: Carries
-    """Which variables of the environment reach the ranks: all; NCCL_*, PYTHON* and a few more; or only those that are set explicitly."""
+    """The variables of the environment that reach the ranks: all; NCCL_*, PYTHON* and a few more; or only those that are set explicitly."""
     ctrl_c: str
     """The effect of Ctrl-C on the plain command, as a sentence."""
     rank_fails: str
@@ -92,7 +92,7 @@ ALL = (
         ctrl_c="ends every DeepSpeed job of yours on these hosts (pkill -f), in about 2 s",
         rank_fails="the command ends with the largest status of the hosts, once all of them have ended",
         traps=(
-            "a lost host is not noticed: the others wait for it for ever",
+            "a lost host is not noticed: the others wait for it forever",
             "a killed pdsh, or a closed terminal, leaves silent ranks running",
             "a host without the job's folder starts the ranks in the home folder",
             "every variable that is passed on is visible in the process list of each host",
@@ -112,7 +112,7 @@ ALL = (
         mpi=True,
         carries="listed",
         ctrl_c="ends all ranks; SIGTERM to the deepspeed command alone leaves them running",
-        rank_fails="hangs for ever where the rank failed in Python: mpi4py waits for its peers at exit",
+        rank_fails="hangs forever where the rank failed in Python: mpi4py waits for its peers at exit",
         traps=(
             MPI_SLOTS,
             "mpirun as root needs OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
@@ -134,7 +134,7 @@ ALL = (
         carries="all",
         ctrl_c="ends all ranks",
         rank_fails="the command still exits with 0: DeepSpeed's helper drops the rank's status",
-        traps=(MPI_SLOTS, "where hydra_pmi_proxy cannot start on a host, mpirun silently waits for ever"),
+        traps=(MPI_SLOTS, "where hydra_pmi_proxy cannot start on a host, mpirun silently waits forever"),
     ),
     Launcher(
         name="impi",

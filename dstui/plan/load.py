@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from dstui.base.limits import MOST_LISTED
+from dstui.plan.catalogue import lookup
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.finding import Finding
 from dstui.plan.kinds import KINDS, LISTS_OF_TEXTS, TEXTS, describe_value
@@ -125,6 +126,14 @@ def _finding(path: str, message: str, line: int | None, column: int | None = Non
     return Finding("PLAN", "error", path, message, when="parse", line=line, column=column)
 
 
+def _hint(key: str, known: Iterable[str], *, top: bool) -> str:
+    """Return what may have been meant by an unknown key. `top`: whether it stands at the root of the Plan."""
+    if top and lookup(key) is not None:
+        return f"it is DeepSpeed's: write deepspeed.{key}"
+    close = difflib.get_close_matches(key, known, 1, 0.6)
+    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+
+
 class Form:
     """Checks the values of a Plan and collects the mistakes."""
 
@@ -150,9 +159,7 @@ class Form:
         strange = [key for key in data if key not in known]
         self.more += len(strange[MOST_LISTED:])
         for key in strange[:MOST_LISTED]:
-            close = difflib.get_close_matches(key, known, 1, 0.6)
-            hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-            self.wrong((*path, key), f"unknown key; {hint}")
+            self.wrong((*path, key), f"unknown key; {_hint(key, known, top=not path)}")
 
     def version(self, version: Any) -> bool:
         if version is MISSING:

@@ -108,7 +108,7 @@ class Model:
         None, "The number of parameters, where there is no source: 7.0e9.", kind="number", minimum=1, maximum=MOST_PARAMETERS
     )
     sequence_length: int | None = opt(None, "Tokens per sample.", kind="int", minimum=1, maximum=10**9)
-    activation_checkpointing: bool | None = opt(None, "Whether the script recomputes activations in the backward pass.", kind="bool")
+    activation_checkpointing: bool | None = opt(None, "True if the script recomputes activations in the backward pass.", kind="bool")
     lora: Lora | None = opt(None, "LoRA: small trained matrices beside frozen weights; null trains all weights.", kind="section", of=Lora)
     trainable: float | None = opt(
         None,
@@ -174,7 +174,7 @@ class Slurm:
         minimum=1,
         maximum=65536,
     )
-    exclusive: bool = opt(False, "Whether no other job may run on the nodes (--exclusive).", kind="bool")
+    exclusive: bool = opt(False, "True if no other job may run on the nodes (--exclusive).", kind="bool")
     gres: str | None = opt(None, "Generic resources of each node (--gres): gpu:a100:8; GPUs here replace --gpus-per-node.", kind="option")
     extra: tuple[str, ...] = opt((), "Further options of sbatch, as typed: [--mail-type=END].", kind="options")
     setup: tuple[str, ...] = opt((), "Lines of shell before the ranks are started: [module load cuda/12.4].", kind="lines")
@@ -265,7 +265,7 @@ class Run:
     silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1, maximum=WEEK)
     host_lost: float = opt(
         600,
-        "Seconds after which the job fails if a host cannot be reached and no rank elsewhere has written a line; 0 waits for ever.",
+        "Seconds after which the job fails if a host cannot be reached and no rank elsewhere has written a line; 0 waits forever.",
         kind="number",
         minimum=0,
         maximum=WEEK,

@@ -38,7 +38,7 @@ class Artifact:
     notes: tuple[str, ...] = ()
     """Assumptions, and what the user has to fill in."""
     private: bool = False
-    """Whether it contains values of the environment, which may be secrets: only its owner can read the written file."""
+    """True if it contains values of the environment, which may be secrets: only its owner can read the written file."""
 
 
 def ds_configs(plan: Plan) -> list[Artifact]:

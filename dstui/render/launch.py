@@ -181,14 +181,12 @@ def _refuse(plan: Plan, launcher: Launcher, used: Mapping[str, Sequence[int]]) -
     if launcher.equal_slots and len(set(counts.values())) > 1:
         reported = ", ".join(f"{host}: {count}" for host, count in list(counts.items())[:8])
         raise RenderError("cluster.hosts", f"{launcher.name} needs the same number of slots on every host, here {reported}")
-    if (
-        filters and not launcher.single_slots
-    ):  # without filters the environment chooses (CUDA_VISIBLE_DEVICES), and the launcher only counts
-        for host, chosen in used.items():
-            if list(chosen) != list(range(len(chosen))):
-                raise RenderError(
-                    f"cluster.{filters[0]}", f"{launcher.name} cannot choose single slots of {host}: only the first N of each host"
-                )
+    if launcher.single_slots or not filters:
+        return  # without filters the environment chooses (CUDA_VISIBLE_DEVICES), and the launcher only counts
+    for host, chosen in used.items():
+        if list(chosen) != list(range(len(chosen))):
+            message = f"{launcher.name} cannot choose single slots of {host}: only the first N of each host"
+            raise RenderError(f"cluster.{filters[0]}", message)
 
 
 def ranks_on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:

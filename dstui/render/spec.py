@@ -40,7 +40,7 @@ class AccelerateFile:
     multinode: str = "standard"
     """deepspeed_multinode_launcher: standard (torchrun on each machine), pdsh or nossh."""
     config_file: bool = False
-    """Whether the YAML names a ds_config.json."""
+    """True if the YAML names a ds_config.json."""
 
     @property
     def hostfile(self) -> bool:

@@ -32,7 +32,7 @@ class Column:
     """Returns None if the run has no value."""
     text: Callable[[Run], str]
     number: bool = False
-    """Whether its text is aligned to the right."""
+    """True if its text is aligned to the right."""
     widest: int = 60
     """The largest width of its texts on a screen, in cells."""
     keeps: Kept = "start"

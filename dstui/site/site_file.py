@@ -1,12 +1,11 @@
 """The site file: what one engineer sets for all users of a machine or cluster. Pure: returns a `Site` or raises its mistakes.
 
-It is data. Its values are beneath every Plan; a Plan that breaks its locks is refused with the site's own reason. A first one is written
-from facts about a machine, with all entries except the version commented out.
+It is data. Its values are beneath every Plan; a Plan that breaks its locks is refused with the site's own reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path as FilePath
 from typing import Any
@@ -19,7 +18,6 @@ from dstui.plan.launchers import LAUNCHERS
 from dstui.plan.layers import Beneath, Layer, Lock
 from dstui.plan.load import TOP, Form, PlanError, check_part
 from dstui.plan.load import reading as plan_reading
-from dstui.plan.scalars import yaml_scalar
 
 KEYS: Mapping[str, str] = {
     "version": "The version of this file format: 1.",
@@ -32,10 +30,10 @@ KEYS: Mapping[str, str] = {
     "templates": "A folder of Plans that `dstui new` offers.",
     "machines": "Names of recorded machines, each with its file: --machine NAME plans for it.",
     "causes": "Your notes on the causes of failures, by their ids.",
-    "bundle": "Files of the machine that `dstui bundle` includes as well, with secrets masked: {include: [/etc/nccl.conf]}.",
+    "bundle": "Files of the machine that `dstui bundle` also includes, with secrets masked: {include: [/etc/nccl.conf]}.",
 }
 """The keys of a site file, each with what it is for."""
-OF_A_LOCK = ("value", "min", "max", "choices", "when", "reason")
+LOCK_KEYS = ("value", "min", "max", "choices", "when", "reason")
 LOCKABLE = tuple(name for name in TOP if name not in ("version", "extends"))
 MOST_FILES = 20
 """Files of the machine in a bundle."""
@@ -169,7 +167,7 @@ def _lock(form: Form, path: str, value: Any, source: str) -> Lock | None:
         return None
     if not isinstance(value, dict):
         return Lock(path, source, line, exact=(value,))
-    form.unknown(at, value, OF_A_LOCK)
+    form.unknown(at, value, LOCK_KEYS)
     bounds = {name: value.get(name) for name in ("min", "max")}
     for name, bound in bounds.items():
         if bound is not None and not (is_integer(bound) or isinstance(bound, float)):
@@ -200,63 +198,3 @@ def _refuse_own_contradictions(form: Form, site: Site) -> None:
             at = at.get(part) if isinstance(at, Mapping) else None
         if at is not None and not lock.when and not lock.allows(at):
             form.wrong(("defaults", *lock.path.split(".")), f"{describe_value(at)} breaks the lock on line {lock.line}: {lock.allowed}")
-
-
-KEPT = ("NCCL_", "UCX_", "GLOO_", "FI_", "HF_HOME", "HF_HUB_CACHE", "TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
-"""Prefixes of variables that belong to a site rather than to a shell."""
-MOST = 8
-
-
-@dataclass(frozen=True)
-class SiteFacts:
-    """The facts of a machine for a first site file."""
-
-    host: str = ""
-    gpus: Sequence[str] = ()
-    partitions: Sequence[str] = ()
-    """SLURM's partitions, the default one first."""
-    ssh_hosts: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-def first_site(facts: SiteFacts) -> str:
-    """Return the text of a first site file."""
-    gpus = ", ".join(f"{facts.gpus.count(name)} x {name}" for name in dict.fromkeys(facts.gpus)) or "no GPU"
-    launcher = "sbatch" if facts.partitions else "ssh" if facts.ssh_hosts else "local"
-    kept = {name: value for name, value in sorted(facts.environment.items()) if name.startswith(KEPT)}
-    lines = [
-        f"# dstui's site file: settings for everybody on {facts.host or 'this machine'} ({gpus}).",
-        "# Made by `dstui site init`. Remove a # to set something; then: dstui site check FILE",
-        "# It is read from /etc/dstui/site.yaml, or from $DSTUI_SITE; only its owner and root may be able to write it.",
-        "version: 1",
-        "# name: our cluster",
-        "# welcome: Begin with `dstui new`.",
-        '# contact: "#gpu-help"',
-        "",
-        "# Values of a Plan's keys, which apply if the Plan, the file that it extends and the user's settings do not set them.",
-        "# defaults:",
-        "#   cluster:",
-        f"#     launcher: {launcher}    # " + ("a launch is queued" if launcher == "sbatch" else "if a Plan does not set it"),
-    ]
-    if facts.partitions:
-        lines += [f"#     slurm: {{partition: {yaml_scalar(facts.partitions[0])}}}    # sinfo: {', '.join(facts.partitions[:MOST])}"]
-    if facts.ssh_hosts:
-        slots = max(len(facts.gpus), 1)
-        lines += [f"#     hosts: {{{', '.join(f'{host}: {slots}' for host in facts.ssh_hosts[:MOST])}}}    # from ~/.ssh/config"]
-    if kept:
-        lines += ["#     env:    # as they are set here now", *(f"#       {name}: {yaml_scalar(value)}" for name, value in kept.items())]
-    lines += [
-        "",
-        "# What is allowed here, with the reason that users see. Other Plans are refused.",
-        "# locked:",
-        "#   deepspeed.bf16.enabled: true",
-        "#   cluster.num_nodes: {max: 4, reason: we have four nodes}",
-        f"# launchers: [local, {launcher}]" if launcher != "local" else "# launchers: [local]",
-        "",
-        "# A folder of Plans for `dstui new`, recorded machines to plan for (dstui machine --save FILE), notes on causes of failures.",
-        "# templates: templates",
-        "# machines: {ours: machine.json}",
-        '# causes: {NCCL-SYSTEM: "ask #gpu-help"}',
-        "# bundle: {include: [/etc/nccl.conf]}    # files for bug reports",
-    ]
-    return "\n".join(line.replace("\n", " ") for line in lines) + "\n"

@@ -46,9 +46,11 @@ FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 """The variables that srun gives to its first task."""
 LAUNCHED_BY = {"accelerate": ("accelerate", "launch"), "shell": ("bash", "-c"), "script": ("bash",)}
 """Launcher -> the first words of its command, if not its name."""
-A_COPY = "the script reads the file in job.args: the deepspeed section is a copy for the checks, edits count once {ds_config} stands there"
+A_COPY = (
+    "the script reads the file of job.args: the deepspeed section is a copy for the checks; edits take effect once {ds_config} is there"
+)
 """Stands in a held Plan, whose arguments are those of the launch."""
-OF_THE_CONFIGURATION = "PL001"
+CONFIGURATION_UNUSED = "PL001"
 """The finding about who reads the Plan's configuration. It is ignored here: the script's own arguments stay as they are."""
 WITHOUT_DEEPSPEED = "PL027"
 """The finding that a script trains without DeepSpeed. For a command that the user gave it is not an error."""
@@ -220,7 +222,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     findings = [
         replace(finding, severity="warning", when=None) if finding.code == WITHOUT_DEEPSPEED else finding
         for finding in check_plan(Target(plan, machine), PlanFacts(script=script_facts_of(plan)))
-        if finding.code != OF_THE_CONFIGURATION
+        if finding.code != CONFIGURATION_UNUSED
         and finding.severity != "info"
         and (plan.deepspeed or not finding.path.startswith("deepspeed"))  # an empty section: the script has a configuration of its own
     ]

@@ -25,7 +25,7 @@ from dstui.tui.forms.fields import Field
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.step import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
-from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings, key_of
+from dstui.tui.kit.keys import APP_KEYS, WHY_NOT, KeyHint, app_bindings, key_of
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
@@ -309,7 +309,7 @@ class DstuiApp(TerminalApp):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action of the app is allowed now: dialogs and text input have keys of their own."""
-        if action not in OF_THE_APP or not self.screen_stack:
+        if action not in APP_KEYS or not self.screen_stack:
             return True
         top = self.screen_stack[-1]
         return top.offers(action) if isinstance(top, Over) else top.check_action(action, parameters)

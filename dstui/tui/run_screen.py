@@ -27,7 +27,7 @@ from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged
 from dstui.tui.session.session import Session
 
-OF_A_JOB = (
+JOB_ACTIONS = (
     "rank",
     "all_ranks",
     "metrics",
@@ -70,7 +70,7 @@ class RunScreen(MainScreen):
         """The job to show."""
         self._again = False
         self.needs = {
-            **dict.fromkeys(OF_A_JOB, lambda: self.view.job),
+            **dict.fromkeys(JOB_ACTIONS, lambda: self.view.job),
             "look": lambda: self.view.job is None and self.view.jobs.keys,
             "follow": lambda: self.view.job is not None and not self.view.log_view.follow,
             "stop": lambda: self.view.job is not None and self.view.job.stoppable,

@@ -33,8 +33,8 @@ def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str, regre
     if any((one.spread or 0.0) > RESTLESS for one in folder.results):
         yield f"the time of a step differed by more than {RESTLESS:.0%}: something else runs on this machine; --fresh measures again"
     if regret is not None:
-        slower = f"{regret:.1%} slower than" if regret > 0 else "the same as"
-        yield f"the forecast alone would have chosen what measured {slower} the best"
+        ratio = f"{regret:.1%} slower than" if regret > 0 else "as fast as"
+        yield f"the forecast alone would have chosen a candidate {ratio} the best"
     if chosen is None:
         yield "nothing was chosen: no candidate could be measured"
     elif not chosen.patch:

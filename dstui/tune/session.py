@@ -42,51 +42,81 @@ class Options:
     """Options of the script's parser."""
 
 
+@dataclass(frozen=True)
+class Tune:
+    """A tune: its problem, and all that its jobs run in."""
+
+    problem: Problem
+    target: Target
+    facts: Facts
+    folder: TuneFolder
+    options: Options
+    asked: Asked
+    tell: Callable[[str], None]
+
+    def run(self) -> str:
+        """Measure candidates until nothing worthwhile is left. Return why it ended: done, budget, stopped, failing."""
+        folder, problem = self.folder, self.problem
+        leave_nothing_running(folder)
+        allowed = self._errors(problem.plan)
+        while True:
+            if self.asked() is not None:
+                return "stopped"
+            if _is_failing(folder.results):
+                return self._finished("failing")
+            left = self.options.budget - sum(one.seconds for one in folder.results)
+            if folder.results and left < _typical(folder):
+                return self._finished("budget")
+            problem = replace(problem, measured=_measured(problem))
+            candidate = next_candidate(problem, folder.results)
+            if candidate is None:
+                return self._finished("done")
+            if new := self._errors(problem.plan.patch(candidate.patch)) - allowed:
+                folder.keep(Result(label=candidate.label, patch=candidate.patch, state="failed", note=f"not started: {sorted(new)[0]}"))
+                continue
+            self.tell(f"{len(folder.results) + 1}: {candidate.label}")
+            result = self._measure(problem, candidate, left)
+            folder.keep(result)
+            self.tell(f"   {describe(result)}")
+
+    def _finished(self, why: str) -> str:
+        self.folder.write(finished=True)
+        return why
+
+    def _errors(self, plan: Plan) -> set[str]:
+        """Return the errors of a Plan as sentences."""
+        findings = assess(replace(self.target, plan=plan), self.facts).findings
+        return {f"{one.code}: {one.message}" for one in findings if one.severity == "error"}
+
+    def _measure(self, problem: Problem, candidate: Candidate, left: float) -> Result:
+        """Run the job of a candidate for at most `left` seconds."""
+        folder, options = self.folder, self.options
+        expected, job = problem.expected(candidate), folder.new_job()
+        result = Result(
+            label=candidate.label, patch=candidate.patch, job=job, expected_rate=expected.rate, expected_memory=expected.memory
+        )  # fmt: skip
+        place = folder.outputs(job)
+        plan = trial_plan(problem.plan.patch(candidate.patch), place, options.script_options)
+        prepare(place, plan.job.args)
+        best = None if options.only else best_of(folder.results)
+        close = best.rate if best is not None and best.rate else 0.0
+        goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=_least(best), best=close)
+        folder.keep(result)
+        try:
+            found = run_trial(replace(self.target, plan=plan), result, folder.path / job, goal, self.asked)
+        except LaunchError as error:
+            found = replace(result, state="failed", note=str(error))
+        finally:
+            discard(place)
+        return _applied(problem, candidate, found, folder.results[0])
+
+
 def leave_nothing_running(folder: TuneFolder) -> None:
     """End jobs of an earlier tune that was killed, and drop incomplete results."""
     for result in [one for one in folder.results if one.state in ("running", "stopped")]:
         stop(folder.job(result))
         discard(folder.outputs(result.job))
         folder.results.remove(result)
-
-
-def tune(  # noqa: PLR0913, PLR0917 - what is tuned, where it runs, where it is kept, and how
-    problem: Problem,
-    target: Target,
-    facts: Facts,
-    folder: TuneFolder,
-    options: Options,
-    asked: Asked,
-    tell: Callable[[str], None],
-) -> str:
-    """Measure candidates until nothing worthwhile is left. Return why it ended: done, budget, stopped, failing."""
-    leave_nothing_running(folder)
-    allowed = _errors(target, facts)
-    while True:
-        if asked() is not None:
-            return "stopped"
-        if _is_failing(folder.results):
-            return _finished(folder, "failing")
-        left = options.budget - sum(one.seconds for one in folder.results)
-        if folder.results and left < _typical(folder):
-            return _finished(folder, "budget")
-        problem = replace(problem, measured=_measured(problem))
-        candidate = next_candidate(problem, folder.results)
-        if candidate is None:
-            return _finished(folder, "done")
-        changed = problem.plan.patch(candidate.patch)
-        if new := _errors(replace(target, plan=changed), facts) - allowed:
-            folder.keep(Result(label=candidate.label, patch=candidate.patch, state="failed", note=f"not started: {sorted(new)[0]}"))
-            continue
-        tell(f"{len(folder.results) + 1}: {candidate.label}")
-        result = _run(problem, target, candidate, folder, options, left, asked)
-        folder.keep(result)
-        tell(f"   {describe(result)}")
-
-
-def _finished(folder: TuneFolder, why: str) -> str:
-    folder.write(finished=True)
-    return why
 
 
 def describe(result: Result) -> str:
@@ -96,35 +126,6 @@ def describe(result: Result) -> str:
         dropped = f"; slower, so it was dropped after {steps}" if result.state == "slower" else f", {steps}"
         return f"{result.rate:.4g} samples/s{dropped}"
     return f"{result.state}{': ' if result.note else ''}{result.note}"
-
-
-def _run(  # noqa: PLR0913, PLR0917 - a candidate, and all that it runs in
-    problem: Problem,
-    target: Target,
-    candidate: Candidate,
-    folder: TuneFolder,
-    options: Options,
-    left: float,
-    asked: Asked,
-) -> Result:
-    expected, job = problem.expected(candidate), folder.new_job()
-    result = Result(
-        label=candidate.label, patch=candidate.patch, job=job, expected_rate=expected.rate, expected_memory=expected.memory
-    )  # fmt: skip
-    place = folder.outputs(job)
-    plan = trial_plan(problem.plan.patch(candidate.patch), place, options.script_options)
-    prepare(place, plan.job.args)
-    best = None if options.only else best_of(folder.results)
-    close = best.rate if best is not None and best.rate else 0.0
-    goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=_least(best), best=close)
-    folder.keep(result)
-    try:
-        found = run_trial(replace(target, plan=plan), result, folder.path / job, goal, asked)
-    except LaunchError as error:
-        found = replace(result, state="failed", note=str(error))
-    finally:
-        discard(place)
-    return _applied(problem, candidate, found, folder.results[0])
 
 
 def _least(best: Result | None) -> float:
@@ -157,11 +158,6 @@ def trial_plan(plan: Plan, place: Path, script_options: tuple[str, ...] = ()) ->
         if name not in plan.cluster.env:
             plan = plan.set(f"cluster.env.{name}", value)
     return plan
-
-
-def _errors(target: Target, facts: Facts) -> set[str]:
-    """Return the errors of a Plan as sentences."""
-    return {f"{one.code}: {one.message}" for one in assess(target, facts).findings if one.severity == "error"}
 
 
 def _measured(problem: Problem) -> Mapping[str, Any]:

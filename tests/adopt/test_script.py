@@ -166,7 +166,10 @@ def test_only_model_named_by_a_script_is_its_model(text: str, model: str) -> Non
         (", device_map={'': rank}", "default"),
         (", device_map='auto', torch_dtype=torch.bfloat16", "torch.bfloat16"),
         (", device_map='auto', quantization_config=four_bits", ""),
+        (", device_map='cpu'", ""),
+        (", device_map=places", "default"),
+        (", device_map=places if alone else None", ""),
     ],
 )
 def test_weights_that_a_script_puts_on_the_gpu_are_found(given: str, placed: str) -> None:
-    assert inspect_script(f"{LOADS}M.from_pretrained('a/model'{given})").placed == placed
+    assert inspect_script(f"{LOADS}places = {{'': rank}}\nM.from_pretrained('a/model'{given})").placed == placed

@@ -99,7 +99,7 @@ def test_integration_is_guessed_from_auto_and_can_be_given(tmp_path: Path, capsy
 def test_time_of_failure_follows_from_the_integration(tmp_path: Path, capsys: pytest.CaptureFixture[str], reader: str, place: str) -> None:
     plan = PLAN.replace("AdamW", "NoSuch").replace("job:\n", f"job:\n  integration: {reader}\n")
     assert main(["check", write(tmp_path, "plan.yaml", plan)]) == 1
-    assert f"error DS079 {tmp_path}/plan.yaml:9, fails in {place}" in capsys.readouterr().out
+    assert f"error DS079 {tmp_path}/plan.yaml:9 deepspeed.optimizer.type, fails in {place}" in capsys.readouterr().out
 
 
 def test_world_size_and_release_are_considered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -259,9 +259,15 @@ def test_hundred_files_cost_little_more_than_the_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reported"),
     [
-        ("# two\nh1 slots=2\nh2 slots=two\n", "error PL040 PLAN:3, fails at the launcher|hosts: line 3: 'h2 slots=two' is not"),
-        ("h1 slots=2\nh1 slots=2\n", "error PL040 PLAN:3, fails at the launcher|hosts: line 2: the host 'h1' is given a second time"),
-        ("h2 slots=2\n", "error PL006 PLAN:3, fails at the launcher|include names the host 'h1', which is not among h2"),
+        (
+            "# two\nh1 slots=2\nh2 slots=two\n",
+            "error PL040 PLAN:3 cluster.hostfile, fails at the launcher|hosts: line 3: 'h2 slots=two' is not",
+        ),
+        (
+            "h1 slots=2\nh1 slots=2\n",
+            "error PL040 PLAN:3 cluster.hostfile, fails at the launcher|hosts: line 2: the host 'h1' is given a second time",
+        ),
+        ("h2 slots=2\n", "error PL006 PLAN:3 cluster.include, fails at the launcher|include names the host 'h1', which is not among h2"),
         (None, "warning PL040 PLAN:3|hosts: no such file"),
     ],
 )

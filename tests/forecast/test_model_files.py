@@ -94,8 +94,8 @@ def test_rank_takes_the_ram_of_what_its_script_imports(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("config.json", b"{", "no JSON"),
-        ("config.json", b"[" * 100_000, "no JSON"),
+        ("config.json", b"{", "not valid JSON"),
+        ("config.json", b"[" * 100_000, "not valid JSON"),
         ("config.json", b"[]", "not an object"),
         ("config.json", b"\x00", "binary"),
         ("config.json", b'{"model_type": "llama", "hidden_size": 1e400}', "hidden_size"),

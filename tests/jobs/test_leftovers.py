@@ -55,7 +55,7 @@ def test_unheld_lock_is_reported_once_with_its_path(tmp_path: Path) -> None:
     lock.touch()
     builds = OpBuilds(tmp_path)
     assert builds.poll({}) == []  # it may be about to end
-    text = f"ranks that need shm_comm wait for ever for a build that was killed; rm {lock} lets them continue"
+    text = f"ranks that need shm_comm wait forever for a build that was killed; rm {lock} lets them continue"
     assert builds.poll({}) == [BuildNews(text, str(lock.parent), lasts=True)]
     assert builds.poll({}) == []
     builds.remove_locks()

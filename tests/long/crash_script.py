@@ -66,7 +66,7 @@ def full_mapping() -> None:
 
 
 def endless_loop() -> None:
-    """Loop for ever."""
+    """Loop forever."""
     while True:
         pass
 

@@ -64,6 +64,7 @@ def test_unedited_plan_has_the_same_text() -> None:
         ),
         ("version: 1\njob: {scrpt: a.py}\n", "plan.yaml:2:14: job.scrpt: unknown key; did you mean 'script'?"),
         ("version: 1\njob: {script: a}\nclustr: {}\n", "plan.yaml:3:9: clustr: unknown key; did you mean 'cluster'?"),
+        ("version: 1\njob: {script: a}\nfp16: {}\n", "plan.yaml:3:7: fp16: unknown key; it is DeepSpeed's: write deepspeed.fp16"),
         ("version: 7\njob: {script: a}\n", "plan.yaml:1:10: version: 7: this dstui reads version 1: update dstui"),
         (
             "version: 1\njob: {script: a, integration: trainr}\n",

@@ -14,8 +14,9 @@ from dstui.explain import explain, explain_key, value_line
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.plan.document import Document
+from dstui.site.first_site import SiteFacts, first_site
 from dstui.site.schema import site_schema
-from dstui.site.site_file import SiteFacts, first_site, read_site
+from dstui.site.site_file import read_site
 from dstui.surroundings import gather
 from tests.command import dstui
 from tests.site.test_layers import SITE, write_site

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,3 +210,15 @@ def test_long_path_breaks_after_a_slash() -> None:
     assert "".join(lines) == f"in {path}"
     assert all(len(line) <= 30 for line in lines) and all(line.endswith("/") for line in lines[:-1])
     assert [len(row.text) for row in paragraph("x" * 70, 30)] == [30, 30, 10]
+
+
+@pytest.mark.every_frame
+async def test_closed_dialogs_leave_none_of_their_lines_in_memory(open_app: Open) -> None:
+    async with open_app() as pilot:
+        painted = []
+        for _ in range(2):  # of the last one its timer stays for a while
+            await pilot.press("f1")
+            painted.append([weakref.ref(widget._styles_cache) for widget in (pilot.app.screen, *pilot.app.screen.walk_children())])
+            await pilot.press("escape")
+        gc.collect()
+        assert len(painted[0]) > 2 and not any(ref() for ref in painted[0])

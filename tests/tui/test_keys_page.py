@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dstui.tui.forms.form_parts import FormRows
-from dstui.tui.kit.keymap import FIXED, OF_FORMS, OF_LISTS, keymap, remappable
+from dstui.tui.kit.keymap import FIXED, FORM_KEYS, LIST_KEYS, keymap, remappable
 from dstui.tui.kit.keys import ACTIONS, DIALOGS, KEYS, OVER, PINNED, KeyHint, bindings, in_pane, valid
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.run.log_view import LogView
@@ -97,7 +97,7 @@ def test_footer_of_every_dialog_shows_the_way_back(pane: str) -> None:
 
 def test_no_list_key_can_be_an_action_key() -> None:
     lists = {key for widgets in WIDGETS.values() for widget in widgets for own in widget.BINDINGS for key in own.key.split(",")}  # type: ignore[union-attr]
-    assert lists <= OF_LISTS | OF_FORMS
+    assert lists <= LIST_KEYS | FORM_KEYS
     assert keymap({"stop": ["j"]}).problems and keymap({"launch": ["d"]}).problems and not keymap({"rank": ["d"]}).bindings
 
 

@@ -188,7 +188,7 @@ def test_paintings_read_a_screen_of_many_blocks_one_after_another(job: MadeJob, 
     screen, shown, paintings = range(lines.first, lines.first + 20), ShownLines(), [-1]
     shown.begin(lines)
     while shown.late or paintings == [-1]:
-        with shown.spell():
+        with shown.painting():
             paintings.append(sum(shown.line(number) is not LATE for number in screen))
         assert paintings[-1] > paintings[-2]
     assert len(paintings) > 4
@@ -221,6 +221,21 @@ async def test_home_goes_to_the_first_line(open_app: Open, tmp_path: Path) -> No
         assert "line 59999 " in screen(pilot)
         await pilot.press("home")
         await until(pilot, lambda: " line 0 ." in screen(pilot))
+
+
+async def test_earlier_lines_are_also_counted_between_two_ticks(open_app: Open, tmp_path: Path) -> None:
+    made = MadeJob(tmp_path / "job", 2, state="succeeded")
+    for rank in range(2):
+        made.say(rank, *(f"line {n} {'.' * 100}" for n in range(10_000)))
+    async with open_app() as pilot:
+        await show_job(pilot, made.folder)
+        await until(pilot, lambda: not job_view(pilot).job_log.busy)
+        lines = job_view(pilot).log_view.lines
+        assert not lines.complete
+        await pilot.press("home")
+        job_view(pilot).ticks.end()
+        job_view(pilot).job_log.tick(ended=True)
+        await until(pilot, lambda: lines.complete)
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), [(64, 8), (256, 32), (1024, 128)])

@@ -43,6 +43,11 @@ PRIVATE = {
     ("textual.app.App", "_return_code"): "terminal_app.py: set where a fault ends the session",
     ("textual.app.App", "_exception"): "terminal_app.py: set, so that a test's pilot raises the fault again",
     ("textual.app.App", "_exception_event"): "terminal_app.py: the same",
+    (
+        "textual._styles_cache",
+        "StylesCache",
+    ): "terminal_app.py: its get_inner_outer is made a method of the class, since its cache would keep the painted lines of every closed dialog",
+    ("textual.css.stylesheet.Stylesheet", "_variables"): "terminal_app.py: read, since the same colours need no second parsing",
     ("textual.message_pump.MessagePump", "_close_messages_no_wait"): "terminal_app.py: ends the app, as Textual's own handler does",
     ("textual.command.CommandPalette", "_gather_commands"): "commands.py: overridden, so that a closed palette looks for nothing more",
     (

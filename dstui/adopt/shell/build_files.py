@@ -12,7 +12,7 @@ DOCKERFILE = re.compile(r"\A(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*(?:FRO
 """The first instruction of an image, or a pasted command of one."""
 RULE = re.compile(r"(?m)^(?!\t)[\w./%$(){} -]+:(?=\s).*(?<!\\)(?:\n(?:[ \t]*#.*)?)*\n\t[ \t]*\S")
 """A target of a Makefile and the first line of its recipe."""
-OF_MAKE = re.compile(r"\t|[\w./%$(){} -]+:(?:\s|$)|[ \t]*(?:#.*|-?include\b.*|ifn?(?:eq|def)\b.*|else\b.*|endif\b.*|(?:un)?export\b.*)?$")
+MAKE_LINE = re.compile(r"\t|[\w./%$(){} -]+:(?:\s|$)|[ \t]*(?:#.*|-?include\b.*|ifn?(?:eq|def)\b.*|else\b.*|endif\b.*|(?:un)?export\b.*)?$")
 """The beginning of a line of a Makefile that sets no variable."""
 VARIABLE = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_.][\w.-]*)[ \t]*(:{0,3}|\?|\+)=[ \t]*(.*)", re.DOTALL)
 REFERENCE = re.compile(r"\$\$|\$\((?:shell[ \t]+([^()]*)|([A-Za-z_]\w*))\)")
@@ -20,7 +20,7 @@ CONDITION = re.compile(
     r"(?P<otherwise>else[ \t]+)?if(?P<no>n)?(?:eq[ \t]*\((?P<left>[^,]*),(?P<right>.*)\)|def[ \t]+(?P<name>[A-Za-z_]\w*))"
 )
 COMMANDS = ("ENTRYPOINT", "CMD")
-OF_RULE = re.compile(r"(?P<target>[\w./%-][\w./% -]*):{1,2}(?!=)(?P<needs>[^\n]*)")
+RULE_HEAD = re.compile(r"(?P<target>[\w./%-][\w./% -]*):{1,2}(?!=)(?P<needs>[^\n]*)")
 AUTOMATIC = re.compile(r"\$\$?(?:([@<^])|\(([@<^])\))")
 """The name of the target, of the first file that it needs, or of all. `$$@` is the shell's own."""
 
@@ -30,7 +30,7 @@ def as_shell(text: str) -> str:
     if text.startswith("#!"):
         return text
     if DOCKERFILE.match(text):
-        return _translated(text, _of_dockerfile(text))
+        return _translated(text, _dockerfile_translation(text))
     return _translated(text, _Makefile().translated) if _is_makefile(text) else text
 
 
@@ -38,7 +38,7 @@ def _is_makefile(text: str) -> bool:
     """Return whether a text has a recipe, and nothing that a Makefile would not have."""
     if not RULE.search(text):
         return False
-    return all(OF_MAKE.match(whole.rstrip("\n")) or VARIABLE.match(whole) for whole in _whole_lines(text))
+    return all(MAKE_LINE.match(whole.rstrip("\n")) or VARIABLE.match(whole) for whole in _whole_lines(text))
 
 
 def _translated(text: str, translate: Callable[[str], str]) -> str:
@@ -59,7 +59,7 @@ def _whole_lines(text: str) -> Iterator[str]:
         yield f"{whole.rstrip()[:-1]}\n"
 
 
-def _of_dockerfile(text: str) -> Callable[[str], str]:
+def _dockerfile_translation(text: str) -> Callable[[str], str]:
     """Return the translation of instructions: only the last command of an image runs, with the words of its entry point before."""
     last = {found[1]: whole for whole in _whole_lines(text) if (found := INSTRUCTION.match(whole)) and found[1] in COMMANDS}
     entry, command = (_words(last[name]) if name in last else None for name in COMMANDS)
@@ -99,10 +99,10 @@ class _Makefile:
     def translated(self, whole: str) -> str:
         """Return the shell text of a line with those that continue it."""
         if whole.startswith("\t"):
-            return _of_makefile(AUTOMATIC.sub(self._named, whole))
-        if (rule := OF_RULE.match(whole)) and not VARIABLE.match(rule["needs"]):
+            return _makefile_line(AUTOMATIC.sub(self._named, whole))
+        if (rule := RULE_HEAD.match(whole)) and not VARIABLE.match(rule["needs"]):
             self.target, self.needs = rule["target"].split()[0], rule["needs"].partition("#")[0].strip().removesuffix("\\")
-        return _of_makefile(whole)
+        return _makefile_line(whole)
 
     def _named(self, found: re.Match[str]) -> str:
         """Return the value of an automatic variable; a variable of the shell for a target with a pattern."""
@@ -112,7 +112,7 @@ class _Makefile:
         return "$(TARGET)" if "%" in value else value.replace("$", "$$")
 
 
-def _of_makefile(whole: str) -> str:
+def _makefile_line(whole: str) -> str:
     """Return a variable as an assignment, and a line of a recipe as a command in a shell of its own."""
     if whole.startswith("\t"):
         command = re.sub(r"\n\t", "\n", whole.strip("\t \n").lstrip("@-+"))

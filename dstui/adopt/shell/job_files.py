@@ -1,6 +1,6 @@
 """Turn the description of a job, or a debug configuration of VS Code, into the shell text that it runs. Nothing is executed.
 
-Read are manifests of Kubernetes and jobs of Azure ML, dstack, SkyPilot, Determined and Ray. No template is filled in.
+Supported are manifests of Kubernetes and jobs of Azure ML, dstack, SkyPilot, Determined and Ray. Templates are not filled in.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SIGN = re.compile(r"""(?m)^[ \t-]*["']?(?:command|commands|args|run|entrypoint|m
 KEY = re.compile(r"""[ \t]*(?:-[ \t]+)?["']?[\w$.-]+["']?[ \t]*:(?:\s|$)|[{\[]""")
 TEMPLATE = re.compile(r"\$?\{\{([^{}\n]{1,200})\}\}")
 """A value that a templating engine fills in: Argo, Helm, Azure ML, dstack, GitHub."""
-OF_KUBERNETES = re.compile(r"\$\(([A-Za-z_]\w*)\)")
-OF_VS_CODE = re.compile(r"\$\{(?:workspaceFolder|workspaceRoot|fileWorkspaceFolder)\}/?")
-NAMED_BY_VS_CODE = re.compile(r"\$\{(?:env|input|config|command):([^{}\n]{1,100})\}")
+KUBERNETES_VARIABLE = re.compile(r"\$\(([A-Za-z_]\w*)\)")
+VS_CODE_FOLDER = re.compile(r"\$\{(?:workspaceFolder|workspaceRoot|fileWorkspaceFolder)\}/?")
+VS_CODE_VARIABLE = re.compile(r"\$\{(?:env|input|config|command):([^{}\n]{1,100})\}")
 JSON_PART = re.compile(r'"(?:\\.|[^"\\\n])*"?|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|\t', re.DOTALL)
 BEFORE_THE_FIRST_KEY = re.compile(r"(?:[ \t,-]*(?:(?:#|//|---)[^\n]*)?\n)*[ \t]*")
 PYTHON = re.compile(r"(?P<before>^|[;&|(\n][ \t]*)python3?(?=[ \t]+\S+\.py\b)")
@@ -100,7 +100,7 @@ def _pieces(root: yaml.Node) -> Iterator[Piece]:
 def _piece(keys: Mapping[str, yaml.Node]) -> Piece | None:
     """Return the command of a mapping."""
     if _text(keys.get("request")) in ("launch", "attach") and ("module" in keys or "program" in keys):
-        return _of_debugger(keys)
+        return _debugger_command(keys)
     name = next((name for name in COMMANDS if name in keys), "args" if "args" in keys else "")
     node = keys.get(name)
     variables = dict(_variables(keys))
@@ -161,7 +161,7 @@ def _wrapped(line: int, command: str, variables: Mapping[str, str], keys: Mappin
     """Return a command in a shell of its own, with its variables and its folder before it on the same line."""
     exports = "".join(f"export {name}={_value(value)}; " for name, value in variables.items())
     folder = next((text for name in FOLDERS if (text := _text(keys.get(name))) and not text.startswith(("/", "http", "git"))), "")
-    folder = OF_VS_CODE.sub("", folder).strip("/")
+    folder = VS_CODE_FOLDER.sub("", folder).strip("/")
     cd = f"cd {shlex.quote(folder)}; " if folder not in ("", ".") and "$" not in folder else ""
     code = _text(keys.get("code")).strip("/")
     if re.fullmatch(r"[\w./-]+", code) and code != ".":
@@ -205,7 +205,7 @@ def _is_name(text: str) -> bool:
     return text.isidentifier() and text.isascii()
 
 
-def _of_debugger(keys: Mapping[str, yaml.Node]) -> Piece | None:
+def _debugger_command(keys: Mapping[str, yaml.Node]) -> Piece | None:
     """Return the command of a debug configuration of VS Code."""
     module, program = (_text(keys.get(name)) for name in ("module", "program"))
     args = keys.get("args")
@@ -242,12 +242,12 @@ def _text(node: yaml.Node | None) -> str:
 
 def _plain(text: str, variables: Mapping[str, str]) -> str:
     """Return a text that a shell runs, with its templates as variables. Kubernetes fills in $(NAME) of its own variables."""
-    return OF_KUBERNETES.sub(lambda found: f"${{{found[1]}}}" if found[1] in variables else found[0], _holes(text))
+    return KUBERNETES_VARIABLE.sub(lambda found: f"${{{found[1]}}}" if found[1] in variables else found[0], _holes(text))
 
 
 def _word(word: str) -> str:
     """Return a word of a list in quotes; variables stay, also those that a program such as envsubst fills in."""
-    word = OF_KUBERNETES.sub(lambda found: f"${{{found[1]}}}", _holes(word))
+    word = KUBERNETES_VARIABLE.sub(lambda found: f"${{{found[1]}}}", _holes(word))
     return _quoted(word) if re.search(r"\$(?:\w|\{\w+\})", word) else shlex.quote(word)
 
 
@@ -259,7 +259,7 @@ def _quoted(text: str) -> str:
 
 def _holes(text: str) -> str:
     """Return a text with a variable for each template, and without VS Code's own folder."""
-    text = NAMED_BY_VS_CODE.sub(lambda found: f"${{{_name(found[1])}}}", OF_VS_CODE.sub("", text))
+    text = VS_CODE_VARIABLE.sub(lambda found: f"${{{_name(found[1])}}}", VS_CODE_FOLDER.sub("", text))
     return TEMPLATE.sub(lambda found: f"${{{_name(found[1])}}}", text)
 
 

@@ -19,12 +19,12 @@ from dstui.adopt.shell.notebook import notebook_as_shell
 from dstui.adopt.shell.pages import Block, blocks_of, page_of
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, Value, hole, holes_in
-from dstui.adopt.slurm import OF_EACH_BATCH, batch_variables
+from dstui.adopt.slurm import VARIES_BY_JOB, batch_variables
 from dstui.base.dataclass import dataclass
 from dstui.base.line_numbers import without_line_numbers
 
 NOT_SET = "which nothing in the text sets"
-OF_A_PAGE = "the text is a page: its blocks are read one after another as one shell would run them, with what earlier ones export"
+READ_AS_PAGE = "the text is a page: its blocks are read one after another as one shell would run them, with what earlier ones export"
 MAX_REPAIRS = 20
 """Lines of a paste that are left out because they are not shell text."""
 
@@ -96,13 +96,13 @@ def _parsed(pasted: str, parse: Parse) -> tuple[Node, str, dict[str, str], list[
         if blocks:
             again, about = page_of([block for block in blocks if _is_shell(block, parse)]), "blocks that are not shell text are left out"
         else:
-            again, about = prompted(pasted), "lines without a prompt are no shell text, and are read as output"
+            again, about = prompted(pasted), "lines without a prompt are read as output, not as shell text"
         text, sources = with_holes(cleaned(again))
         if not text.strip():
             raise
         tree, text, notes = _tree(text, parse)
         notes = [about, *notes]
-    return tree, text, sources, [OF_A_PAGE, *notes] if len(blocks) > 1 else notes
+    return tree, text, sources, [READ_AS_PAGE, *notes] if len(blocks) > 1 else notes
 
 
 def _is_shell(block: Block, parse: Parse) -> bool:
@@ -155,7 +155,7 @@ def _with_holes(launch: Launch, sources: dict[str, str]) -> Launch:
 def _followed(tree: Node, text: str, context: ShellContext, *, arguments_are_open: bool) -> ShellReader:
     reader = ShellReader(context, arguments_are_open=arguments_are_open)
     reader.unknowns.batch = batch = batch_variables(text)
-    numbers: dict[str, Value] = {name: value for name, value in batch.items() if name not in OF_EACH_BATCH}
+    numbers: dict[str, Value] = {name: value for name, value in batch.items() if name not in VARIES_BY_JOB}
     for name in sorted(numbers):
         if f"${name}" in text or f"${{{name}" in text:
             reader.unknowns.note(f"${name} is {numbers[name]}, as the #SBATCH lines say")

@@ -61,25 +61,25 @@ TRANSPARENT = (
     "sbatch",
 )
 """They start the command after them and change nothing of it that a Plan would have to say."""
-OF_SLURM = ("-J", "--job-name", "-p", "--partition", "-A", "--account", "-D", "--chdir", "-w", "--nodelist", "--comment")
-OF_CONDA = ("-n", "--name", "-p", "--prefix", "--cwd")
+SLURM_OPTIONS = ("-J", "--job-name", "-p", "--partition", "-A", "--account", "-D", "--chdir", "-w", "--nodelist", "--comment")
+CONDA_OPTIONS = ("-n", "--name", "-p", "--prefix", "--cwd")
 MANAGING = ("add", "create", "init", "install", "lock", "pip", "remove", "sync", "uninstall", "update", "upgrade")
 """Subcommands of package managers, whose words are names of packages."""
 CONTAINERS = ("docker", "podman", "nerdctl")
 """They start the command after the image, or in a container: `docker run IMAGE COMMAND`, `docker exec NAME COMMAND`."""
-OF_DOCKER = (
+DOCKER_OPTIONS = (
     *("--name", "-h", "--hostname", "--network", "--net", "-w", "--workdir", "-u", "--user", "--gpus", "--runtime", "-l", "--label"),
     *("--entrypoint", "-v", "--volume", "--mount", "-e", "--env", "--env-file", "-p", "--publish", "--shm-size", "--ipc", "--ulimit"),
     *("--pull", "--platform", "--device", "--cap-add", "--security-opt", "--restart", "-m", "--memory", "--cpus", "--add-host"),
 )
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "srun": OF_SLURM,
-    "sbatch": OF_SLURM,
+    "srun": SLURM_OPTIONS,
+    "sbatch": SLURM_OPTIONS,
     "uv": ("--with", "--with-editable", "--from", "--package", "--project", "--directory", "--extra", "--group", "-p", "--python"),
     "pixi": ("-e", "--environment"),
-    "conda": OF_CONDA,
-    "mamba": OF_CONDA,
-    "micromamba": OF_CONDA,
+    "conda": CONDA_OPTIONS,
+    "mamba": CONDA_OPTIONS,
+    "micromamba": CONDA_OPTIONS,
     "hatch": ("-e", "--env"),
     "poetry": ("-C", "--directory", "-P", "--project"),
     "pdm": ("-p", "--project"),
@@ -87,7 +87,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "env": ("-u", "--unset", "-C", "--chdir"),
     "nsys": ("-o", "--output"),
     "ncu": ("-o", "--export"),
-    **dict.fromkeys(CONTAINERS, OF_DOCKER),
+    **dict.fromkeys(CONTAINERS, DOCKER_OPTIONS),
 }
 """Wrapper -> its options whose value is a name, which may be that of a launcher: `uv run --with deepspeed`, `conda run -n ds`."""
 ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "xargs", "parallel", "pdsh", "composer", "ray", "tmux", "screen")

@@ -91,7 +91,7 @@ class ShellState:
     exported: set[str] = field(default_factory=set)
     positional: list[str] = field(default_factory=list)
     arguments_given: bool = False
-    """Whether the positional parameters are known: those of a function, of `set --`, or of a script that the text starts. A missing one is
+    """True if the positional parameters are known: those of a function, of `set --`, or of a script that the text starts. A missing one is
     empty."""
     shifted: int = 0
     """The number of unknown arguments that were shifted away."""

@@ -40,7 +40,7 @@ class Unknowns:
         """Return the text for a condition. An unset variable counts as empty, which is noted. Raises Undecidable."""
         for kind, name in holes_in(text):
             if kind == "unset" and name.startswith("SLURM_") and self.batch:
-                text = text.replace(hole("unset", name), self._of_batch(name))
+                text = text.replace(hole("unset", name), self._batch_variable(name))
                 continue
             if kind != "unset" or (self.arguments_are_open and name.startswith("ARG_")):
                 raise Undecidable
@@ -50,7 +50,7 @@ class Unknowns:
             text = text.replace(hole("unset", name), "")
         return text
 
-    def _of_batch(self, name: str) -> str:
+    def _batch_variable(self, name: str) -> str:
         """Return a variable of SLURM that a condition of a batch script tests. Raises Undecidable if it is unknown."""
         if name not in self.batch:
             raise Undecidable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dstui.check.auto_values import AUTO, FILLED, OF_HIDDEN_SIZE, hidden_size_of, value_of
+from dstui.check.auto_values import AUTO, FILLED, HIDDEN_SIZE_KEYS, hidden_size_of, value_of
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.batch import KEYS, MICRO
@@ -146,7 +146,7 @@ def batch_follows_from_nothing(c: Context) -> Problems:
 def follows_from_the_model(c: Context) -> Problems:
     """A key that depends on the model's hidden size: without one the launch fails."""
     hidden = hidden_size_of(c.model, c.integration) if c.model is not None else None
-    for path, formula in OF_HIDDEN_SIZE.items():
+    for path, formula in HIDDEN_SIZE_KEYS.items():
         if path not in set(autos(c.raw)):
             continue
         if c.model is not None and hidden is None:

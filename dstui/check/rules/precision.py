@@ -144,7 +144,7 @@ def dynamic_loss_scale_that_cannot_work(c: Context) -> Problems:
             "hysteresis",
             1,
             2,
-            "the scale is lowered once it has counted down to 1, which never happens: steps are skipped for ever after an overflow",
+            "the scale is lowered once it has counted down to 1, which never happens: steps are skipped forever after an overflow",
         ),
     ):
         path = f"fp16.{name}"

@@ -204,7 +204,7 @@ class Silence:
     missing: tuple[int, ...] = ()
     """Ranks that were behind the others, which wait for them."""
     places: tuple[str, ...] = ()
-    """Which rank was late for what, and where each rank was, from the stacks."""
+    """The rank that was late and for what, and the place of each rank, from the stacks."""
     at: str = ""
     """Code location of the first missing rank."""
     over: float | None = None

@@ -7,7 +7,7 @@ import builtins
 from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.findings import FACTS, Hit, Verdict
 from dstui.diagnosis.reasoning.failure_context import AFTERWARDS, FailureContext
-from dstui.diagnosis.reasoning.last_run import OF_PARSERS
+from dstui.diagnosis.reasoning.last_run import PARSER_ERRORS
 from dstui.diagnosis.reasoning.origin import MISSING, chain_of, first_failing, uncaught
 from dstui.diagnosis.recognition import activity
 from dstui.diagnosis.recognition.exception_kinds import OWN_MODULE, WRONG_CALL
@@ -22,11 +22,11 @@ AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
 """Messages of the kernel arrive late: they count even after a stop."""
 NETWORK = frozenset({"NCCL-SYSTEM", "NCCL-CUDA", "IB", "PORT-IN-USE"})
 """Real causes that also look like a peer's death: not independent of an earlier cause."""
-OF_SHELLS = frozenset(
+SHELL_MESSAGES = frozenset(
     {"SCRIPT-PERM", "SCRIPT-GONE", "COMMAND-GONE", "TOOL-GONE", "FILE-GONE", "ENV-GONE", "SHELL-STOPPED", "SCRIPT-SHELL", "NO-DS-CMD"}
 )
 """Messages of a shell that cannot run something. The job's script continues after them."""
-PREAMBLE = OF_SHELLS | {"SUBMIT-REFUSED"}
+PREAMBLE = SHELL_MESSAGES | {"SUBMIT-REFUSED"}
 """Failures of the job's script that did not keep a program from running if something of it failed later."""
 LEFT_THREAD = "terminate called without an active exception"
 """The message of C++ if a program ends for another reason while a thread is still running."""
@@ -54,7 +54,7 @@ def cause(context: FailureContext) -> Verdict | None:
     )
     sub = [hit for hit in roots(context) if hit.signature.id in first.signature.explains]
     broke = context.found.launcher_broke and not context.found.ends and not any(hit.raised for hit in hard)
-    by_launcher = first.signature.launcher or broke or _raised_by_launcher(same) or first.signature.id in OF_SHELLS
+    by_launcher = first.signature.launcher or broke or _raised_by_launcher(same) or first.signature.id in SHELL_MESSAGES
     rank, certain = (None, True) if by_launcher else first_failing(context, [*same, *sub])
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
@@ -121,7 +121,7 @@ def roots(context: FailureContext) -> list[Hit]:
     return [
         hit
         for hit in hits  # a command that a shell could not run did not end a job that was stopped later
-        if hit.signature.id in AFTER_A_STOP or (hit.signature.id not in OF_SHELLS and context.before(hit, stop))
+        if hit.signature.id in AFTER_A_STOP or (hit.signature.id not in SHELL_MESSAGES and context.before(hit, stop))
     ]
 
 
@@ -136,7 +136,7 @@ def _in_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     if len(context.found.files) > 1 or context.found.several_nodes:
         return hits
     ends = [hit.at for hit in context.found.hits if hit.signature.id == "CHILD-FAILED" and hit.raised and hit.raised.in_launcher]
-    ends += [hit.at for hit in hits if hit.signature.id in OF_PARSERS]
+    ends += [hit.at for hit in hits if hit.signature.id in PARSER_ERRORS]
     ends += [end.at for end in context.bad_ends if end.exit.whole]
     last = max((hit.at for hit in hits if hit.raised and hit.raised.traced), default=(0, 0))
     before = max((at for at in ends if last[1] - at[1] > AGAIN), default=(0, 0))
@@ -171,7 +171,7 @@ def independent(hits: list[Hit]) -> list[Hit]:
 def _after_the_preamble(hits: list[Hit]) -> list[Hit]:
     """Return the hits without those of the job's script before its ranks started.
 
-    Dropped are commands that a shell could not run, and steps that SLURM refused, if a program failed later, and unlabelled exceptions if
+    This drops commands that a shell could not run and steps that SLURM refused, if a program failed later, and unlabelled exceptions if
     ranks raised theirs later.
     """
     raised = [hit for hit in hits if hit.raised and hit.raised.traced and not hit.raised.in_launcher]

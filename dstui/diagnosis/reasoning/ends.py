@@ -140,7 +140,7 @@ def _lasts(context: FailureContext, hit: Hit) -> bool:
 
 
 def nothing_failed(context: FailureContext) -> Verdict | None:
-    """Decide for a success if nothing failed and the last lines say so. That nothing failed is no proof: a log may break off."""
+    """Decide for a success if nothing failed and the last lines say so. The absence of a failure is not a proof: a log may break off."""
     found = context.found
     if context.failed or found.end_untold or any(hit.signature.role == "cascade" and not _is_noise(hit) for hit in found.hits):
         return None
@@ -159,7 +159,7 @@ def _is_noise(hit: Hit) -> bool:
     return hit.raised is not None and hit.raised.ignored
 
 
-OF_A_LAUNCHER = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
+LAUNCHER_REPORT = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
 """Messages that a process ended, without the reason."""
 GOES_ON = frozenset({"TOOL-GONE", "FILE-GONE", "ENV-GONE", "SCRIPT-PERM"})
 """Errors after which a shell script continues, unless they are the last ones of the text."""
@@ -182,7 +182,7 @@ def last_named(context: FailureContext) -> Verdict | None:
     """Return the last exception in a line without a traceback, if the run failed and nothing better is known."""
     if not context.failed or context.ended_well:
         return None
-    harmless = (HANDLED, WARNED, OF_A_LAUNCHER)
+    harmless = (HANDLED, WARNED, LAUNCHER_REPORT)
     verdict = _last_named([hit for hit in context.found.named if not any(words.search(hit.text) for words in harmless)])
     if verdict is None or verdict.rank is not None:
         return verdict

@@ -37,21 +37,21 @@ PROGRESS = re.compile(
     r"(?i)(?<![a-z])(?:steps?|epochs?|iter\w*|loss|batch\w*|acc\w*|lr|samples?|tokens?|eta|train\w*|eval\w*|it/s)(?![a-z])|\d%"
 )
 """Output of a program at work."""
-OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
+PARSER_ERRORS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
 """Errors that end a program at its first line."""
-OF_A_SHELL = re.compile(r"\S+: line \d+: +\d+ [A-Z]")
+SHELL_REPORT = re.compile(r"\S+: line \d+: +\d+ [A-Z]")
 """A shell's message about the end of a program."""
 FOLLOWS = ("symptom", "cascade")
 """Roles of consequences of another end, or possible ones."""
-OF_LSF = re.compile(r"^Exited with (?:exit code|signal) \d+\.?")
+LSF_REPORT = re.compile(r"^Exited with (?:exit code|signal) \d+\.?")
 """The status in LSF's report, which it appends to the output of each job."""
 OWN_REPORT = 10
 """More lines than a signal handler's report has."""
 SERVER = re.compile(r"\(APIServer pid=(\d+)\)")
 """The label of vLLM's server: another process id is another run."""
-OF_A_HANDLER = "is detected by the operating system"
+HANDLER_REPORT = "is detected by the operating system"
 """In the report of PaddlePaddle's signal handler, after which the process exits."""
-JOB_OF_RAY = re.compile(r"/(session_[\d_-]+/runtime_resources/working_dir_files/_ray_pkg_\w+)/")
+RAY_JOB = re.compile(r"/(session_[\d_-]+/runtime_resources/working_dir_files/_ray_pkg_\w+)/")
 """The folder to which Ray unpacks the code of one job: another folder is another job."""
 
 
@@ -67,7 +67,7 @@ class End:
     crash: bool = False
     """True for a crash of native code: the stacks of all threads may follow."""
     gone: bool = False
-    """Whether nothing after it can belong to that process: a shell reported its end, or it ended before it did anything."""
+    """True if nothing after it can belong to that process: a shell reported its end, or it ended before it did anything."""
 
 
 def keep_last_run(found: Findings) -> Findings:
@@ -133,7 +133,7 @@ def _ended(hit: Hit) -> bool:
 
 def _gone(hit: Hit) -> bool:
     imports = hit.raised is not None and hit.raised.name in ("ImportError", "ModuleNotFoundError") and hit.raised.own.function == "<module>"
-    return imports or hit.signature.id in OF_PARSERS or OF_A_HANDLER in hit.text or OF_A_SHELL.match(hit.text) is not None
+    return imports or hit.signature.id in PARSER_ERRORS or HANDLER_REPORT in hit.text or SHELL_REPORT.match(hit.text) is not None
 
 
 def _follows(hit: Hit) -> bool:
@@ -172,7 +172,7 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
 
 def _last_of_another_job(found: Findings) -> int:
     """Return the line of the last exception of another of Ray's jobs than the last one; 0 if there is none."""
-    jobs = [(hit.at[1], named[1]) for hit in found.hits if hit.raised and (named := JOB_OF_RAY.search(hit.raised.own.file))]
+    jobs = [(hit.at[1], named[1]) for hit in found.hits if hit.raised and (named := RAY_JOB.search(hit.raised.own.file))]
     last = max(jobs, default=(0, ""))[1]
     return max((line for line, job in jobs if job != last), default=0)
 
@@ -185,7 +185,7 @@ def _last_of_another_server(found: Findings) -> int:
 
 def _last_report_of_lsf(found: Findings) -> int:
     """Return the line of LSF's last report but one, which ends an earlier job's text; 0 if there are not two."""
-    reports = sorted(end.at[1] for end in found.ends if LSF_DONE.match(end.text) or OF_LSF.match(end.text))
+    reports = sorted(end.at[1] for end in found.ends if LSF_DONE.match(end.text) or LSF_REPORT.match(end.text))
     return reports[-2] if len(reports) > 1 else 0
 
 

@@ -90,7 +90,7 @@ def loop_continues(before: Iterable[str], after: Iterable[str], least: int = ALI
 
 def shape_recurs(before: Iterable[str], after: Iterable[str], least: int = ALIKE) -> bool:
     """Return whether so many of these lines are of one of these shapes that a loop wrote them."""
-    differing = {MOMENT.sub("", line): line for line in after}  # what is said twice in a row is no loop
+    differing = {MOMENT.sub("", line): line for line in after}  # a line that is repeated once is not a loop
     shapes = Counter(shape(line) for bare, line in differing.items() if NUMBER.search(bare))
     return any(shapes[one] >= least for one in before)
 

@@ -61,8 +61,8 @@ class Dumps:
 
 NO_OPERATION = "has not launched any operations"
 COUNTS = re.compile(r"^ {1,8}Communicator ranks have different \w+ operation counts")
-OF_SEVERAL = re.compile(r"^ {1,8}\d+ ranks have (?:launched up to operation (\d+)|not launched any operations)")
-OF_A_RANK = re.compile(rf"^ {{1,8}}Rank (\d+) (?:has launched up to operation (\d+) |{NO_OPERATION} )?-- ")
+SEVERAL_RANKS = re.compile(r"^ {1,8}\d+ ranks have (?:launched up to operation (\d+)|not launched any operations)")
+ONE_RANK = re.compile(rf"^ {{1,8}}Rank (\d+) (?:has launched up to operation (\d+) |{NO_OPERATION} )?-- ")
 COMMUNICATOR = re.compile(r"^#(\d+-\d+) \([0-9a-f]+\) ")
 LARGEST_COMMUNICATOR = "0-0"
 """The first communicator of the report. It is the largest, so that its ranks are those of the run."""
@@ -86,10 +86,10 @@ class Ras:
         elif COUNTS.match(text) or INCOMPLETE.match(text):
             self._most = self._count = -1
             self._outliers, self._silent = [], COUNTS.match(text) is None
-        elif several := OF_SEVERAL.match(text):
+        elif several := SEVERAL_RANKS.match(text):
             self._count = int(several[1] or 0)
             self._compare()
-        elif one := OF_A_RANK.match(text):
+        elif one := ONE_RANK.match(text):
             rank = int(one[1]) if self._communicator == LARGEST_COMMUNICATOR else None
             hit = Hit(BY_ID["HANG"], place, text[:TEXT_CAP], f"{place[0]}:{label.stream}", rank, label.host)
             if self._silent:
@@ -155,7 +155,7 @@ def is_dump(name: str, head: bytes) -> bool:
 
 
 def read_dump(name: str, file: int, data: bytes) -> Dump | None:
-    """Return the content of a dump; None if it is incomplete or is no dump."""
+    """Return the content of a dump; None if it is incomplete or not a dump."""
     named = NAMED.search(PurePath(name).name)
     try:
         for step, (operation, argument, _) in enumerate(pickletools.genops(data)):

@@ -177,7 +177,7 @@ READINGS = (
 )
 """The first match of name and message wins."""
 ANY = Reading("", "", "", "the value, file or setting that the message names")
-OF_A_LIBRARY = re.compile(r"(?:ray|torch|grpc|requests|urllib3|botocore|subprocess|concurrent|multiprocessing)\.")
+LIBRARY_CLASS = re.compile(r"(?:ray|torch|grpc|requests|urllib3|botocore|subprocess|concurrent|multiprocessing)\.")
 """The beginning of an exception whose class is about another process or host."""
 ELSEWHERE = re.compile(r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL")
 
@@ -193,7 +193,7 @@ def reading(raised: Raised, text: str) -> tuple[str, str]:
 
 def points_elsewhere(raised: Raised, text: str) -> bool:
     """Return whether its message is about more than the line that raised it: a file, a GPU, or a library's own subject."""
-    return bool(ELSEWHERE.search(text) or OF_A_LIBRARY.match(text)) or raised.name in ("FileNotFoundError", "FileExistsError", "OSError")
+    return bool(ELSEWHERE.search(text) or LIBRARY_CLASS.match(text)) or raised.name in ("FileNotFoundError", "FileExistsError", "OSError")
 
 
 def _fitting(raised: Raised, text: str) -> tuple[Reading, re.Match[str] | None]:

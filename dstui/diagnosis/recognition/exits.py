@@ -46,13 +46,13 @@ class Exit:
     rank: int | None = None
     task: int | None = None
     local: bool = False
-    """Whether `rank` is only the local rank on its host."""
+    """True if `rank` is only the local rank on its host."""
     spawned: bool = False
-    """Whether torch.multiprocessing.spawn reported it, which ends the other processes after the first failure."""
+    """True if torch.multiprocessing.spawn reported it, which ends the other processes after the first failure."""
     reported: bool = False
-    """Whether the launcher reports it as the first failure, with one rank."""
+    """True if the launcher reports it as the first failure, with one rank."""
     whole: bool = False
-    """Whether it is the launcher's own end, which stands for the run."""
+    """True if it is the launcher's own end, which stands for the run."""
 
 
 def translated(code: int) -> int:
@@ -71,7 +71,7 @@ SPAWN_LINE = re.compile(r"\bprocess (\d+) terminated with (?:signal (SIG[A-Z]+)|
 SRUN_LINE = re.compile(
     r"^\s*srun: (?:error: )?(\S+:|StepId=\S+|step:\S+) tasks? ([\d,-]+): (?:Exited with exit code (\d+)|(exited abnormally)|(.+))$"
 )
-OF_RANK = (
+RANK_ENDS = (
     re.compile(r"\[rank: (?P<rank>\d+)\] Child process with PID \d+ terminated with code (?P<code>-?\d+)"),  # Lightning
     re.compile(r"\bRank (?P<rank>\d+) crashed with exit code (?P<code>-?\d+)"),  # Composer
     re.compile(r"Global rank (?P<rank>\d+) \(PID \d+\) exited with code (?P<code>-?[1-9]\d*)"),
@@ -119,7 +119,7 @@ def exits_in(text: str) -> list[Exit]:
     if found := SRUN_LINE.match(text):
         code = translated(int(found[3])) if found[3] else 1 if found[4] else WORDS.get(found[5].strip())
         return [Exit(code, task=task) for task in _tasks(found[2])] if code is not None else []
-    if found := next((words for line in OF_RANK if (words := line.search(text))), None):
+    if found := next((words for line in RANK_ENDS if (words := line.search(text))), None):
         groups = found.groupdict()
         return [Exit(_status(groups), int(found["rank"]), reported=True)]
     if found := DSTUI_LINE.match(text):

@@ -30,7 +30,7 @@ WENT_ON = 20
 """Lines after an exception that was logged that show that it ended nothing, where nothing else says how the run ended."""
 DONE = frozenset({"LAST-WORDS", "LAST-WORD"})
 """Signatures by which a program reports its completion."""
-OF_A_WORKER = re.compile(r":\(\w+ pid=\d+")
+WORKER_LABEL = re.compile(r":\(\w+ pid=\d+")
 """The label of one of Ray's workers: the run ends with the driver's exception."""
 LONG = 1000
 """The same, after the first of several."""
@@ -42,7 +42,7 @@ HEADS = 300
 """Characters of a line that may contain a logger's header."""
 MESSAGE = 10
 """The most lines of an exception's message."""
-OF_A_DUMP = re.compile(r'File "|\bline \d+ in |Thread 0x|most recent call')
+DUMP_LINE = re.compile(r'File "|\bline \d+ in |Thread 0x|most recent call')
 """A part of a stack, also where several processes write theirs into one line."""
 LOGGED = re.compile(
     r"\s*(?:\[?\d{4}-|\[?\d\d:\d\d|\[\d\d/\d\d |\[?(?:INFO|WARN|ERROR|DEBUG)\b|[WEI]\d{4} |(?:srun|slurmstepd|wandb|pdsh@?\S*): )"
@@ -52,7 +52,7 @@ LOGGED = re.compile(
 
 INSTALLED = re.compile(r"\s*Successfully installed \S")
 """Pip's report of a success: it did without the wheels that it could not build."""
-OF_FILES = frozenset({"MODEL-FILES", "MODEL-FILE-PATH", "MODEL-FILES-PART", "DATA-FILE"})
+FILE_CAUSES = frozenset({"MODEL-FILES", "MODEL-FILE-PATH", "MODEL-FILES-PART", "DATA-FILE"})
 LOADS = re.compile(r"load_(?:state_dict|checkpoint|from_checkpoint)")
 """Functions that load a checkpoint into a model."""
 FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem_get_info", "current_stream"})
@@ -74,7 +74,7 @@ def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Sig
         return BY_ID["CKPT-SHAPE"]
     if signature.id == "MODEL-FILE-PATH" and re.search(DATA_PATH, text):
         return BY_ID["DATA-FILE"]
-    if signature.id in OF_FILES and to_be_written(raised):
+    if signature.id in FILE_CAUSES and to_be_written(raised):
         return BY_ID["SAVE-FOLDER"]
     if signature.id == "WINDOWS" and not raised.in_deepspeed:
         return unnamed(raised, "")
@@ -161,7 +161,7 @@ class Scanner:
         raised = [hit for hit in self.found.hits if in_file(hit)]
         lines, last = [hit.at[1] for hit in raised] or [0], tail[-1][0]
         went_on = max(lines) < last - WENT_ON or min(lines) < last - LONG
-        logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
+        logged = all((hit.raised and hit.raised.logged) or WORKER_LABEL.search(hit.stream) for hit in raised) and not self.found.ends
         after = [text for number, text in (whole if self._alone else tail) if number > max(lines)]
         ended = any(end.exit.code != 0 for end in self.found.ends)
         if raised and (
@@ -235,7 +235,7 @@ class Scanner:
             self._launchers.feed(label, place, key)
             for report in self._reports:
                 report.feed(label, place)
-        if raised or trace.open or trace.at_frame or OF_A_DUMP.search(label.text):
+        if raised or trace.open or trace.at_frame or DUMP_LINE.search(label.text):
             self.found.traced.setdefault(place[0], array("Q")).append(number)
         warned = raised is None and self._is_of_a_warning(label.text, before, number, key)
         signs = [

@@ -57,7 +57,7 @@ class Shape:
     signs: tuple[tuple[Sign, Signature], ...]
     facts: bool
     first: int | None = None
-    """Which of the first lines of the file it equals, if any."""
+    """The one of the first lines of the file that it equals, if any."""
 
     @property
     def harmless(self) -> bool:

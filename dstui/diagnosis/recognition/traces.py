@@ -12,10 +12,10 @@ HEADER = "Traceback (most recent call"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
 AT_EXIT = ("Exception ignored in atexit callback", "Error in atexit._run_exitfuncs")
 IGNORED = ("Exception ignored in", "Exception ignored on calling", *AT_EXIT)
-IN_THREAD = "Exception in thread"
-OF_PROCESS = re.compile(r"-- Process (\d+) terminated with the following error:")
+THREAD_HEAD = "Exception in thread"
+SPAWNED_PROCESS = re.compile(r"-- Process (\d+) terminated with the following error:")
 """The line that torch.multiprocessing.spawn puts before the traceback of one of its processes."""
-OF_CHILD = re.compile(r"^Process (?:\w*Process)-(\d+):\s*$")
+CHILD_PROCESS = re.compile(r"^Process (?:\w*Process)-(\d+):\s*$")
 """The line that multiprocessing puts before the traceback of one of its processes, counted from 1."""
 RAISES = re.compile(r"^\s+raise (?:\w+\.)*(\w+)")
 FRAME = re.compile(r'^[\s>]*File "([^"]+)", line (\d+)(?:, in (\S+))?')
@@ -102,12 +102,12 @@ class Raised:
     chain: int
     """Exceptions that were raised while another was handled share its number."""
     traced: bool
-    """Whether a traceback precedes it."""
+    """True if a traceback precedes it."""
     ignored: bool
     in_user_code: bool
     in_launcher: bool
     clean: bool = True
-    """Whether the line comes from a single rank."""
+    """True if the line comes from a single rank."""
     place: str = ""
     """The signature's id if the place where it was raised shows the cause of an unknown exception."""
     own: Frame = NO_FRAME
@@ -115,21 +115,21 @@ class Raised:
     deepest: Frame = NO_FRAME
     """The frame that raised it."""
     at_exit: bool = False
-    """Whether Python only reports it while the interpreter exits: the program had ended by then."""
+    """True if Python only reports it while the interpreter exits: the program had ended by then."""
     of_destructor: bool = False
-    """Whether Python only reports it (`Exception ignored in`), or it belongs to a tracker."""
+    """True if Python only reports it (`Exception ignored in`), or it belongs to a tracker."""
     in_deepspeed: bool = False
-    """Whether the traceback has a frame of DeepSpeed."""
+    """True if the traceback has a frame of DeepSpeed."""
     in_thread: bool = False
-    """Whether it ended a thread, which does not end the process."""
+    """True if it ended a thread, which does not end the process."""
     wraps: bool = False
-    """Whether it was raised from another exception explicitly, to reword it."""
+    """True if it was raised from another exception explicitly, to reword it."""
     chained: bool = False
-    """Whether it was raised while another one was handled."""
+    """True if it was raised while another one was handled."""
     rank: int | None = None
     """The rank in the line in which its traceback began."""
     logged: bool = False
-    """Whether it was logged: the program may have continued."""
+    """True if it was logged: the program may have continued."""
     process: int | None = None
     """The process number reported by torch.multiprocessing.spawn: the rank on its host."""
     child: int | None = None
@@ -145,7 +145,7 @@ class Traces:
         self.chain = 0
         self.open = False
         self.at_frame = False
-        """Whether the last line was a frame, so that an indented line now is its source code."""
+        """True if the last line was a frame, so that an indented line now is its source code."""
         self.last_line = 0
         """The line of the last frame, or of the head of a traceback."""
         self._indent = 0
@@ -175,15 +175,15 @@ class Traces:
             if self._rank is None and self._logged:
                 self._rank = rank_in(before)
             self._within = steps[-1][1] if (steps := STEPS.findall(text)) else ""
-        elif found := OF_PROCESS.search(text):
+        elif found := SPAWNED_PROCESS.search(text):
             self._begin(number)
             self._process = int(found[1])
-        elif found := OF_CHILD.match(text):
+        elif found := CHILD_PROCESS.match(text):
             self._child = int(found[1])
         elif any(words in text for words in IGNORED):
             self._ignored += 1
             self._exiting = any(words in text for words in AT_EXIT)
-        elif IN_THREAD in text:
+        elif THREAD_HEAD in text:
             self._thread = True
         elif any(words in text for words in CHAINED):
             self._chained, self._wraps = True, CHAINED[1] in text

@@ -15,11 +15,11 @@ MOST = 3
 """Causes that are reported in total: the first, further ones, and possible ones. A longer list helps nobody."""
 UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
 """Causes that only say that something ended."""
-OF_ZERO = "Z3-"
+ZERO_PREFIX = "Z3-"
 """The ids of causes that only DeepSpeed can have begin so."""
 INTERRUPT = re.compile(r"KeyboardInterrupt|^(?:\^C)+$")
 """Python's word for Ctrl-C, and the terminal's."""
-NOT_OF_A_KEY = frozenset({"SLURM-CANCEL", "SIGHUP"})
+NOT_BY_KEY = frozenset({"SLURM-CANCEL", "SIGHUP"})
 """Ends by a signal that is not SIGINT."""
 CAN_BE_CAUSES = ("root", "symptom")
 WARNING = re.compile(r"(?i)\bwarn(?:ing)?\b")
@@ -29,7 +29,7 @@ ERROR = re.compile(
 )
 LAST, LAST_OF_ALL = 6, 2
 """Lines at the end that may contain an unknown error message; fewer if nothing else shows a failure."""
-OF_STATUS: dict[int, tuple[str, ...]] = {
+STATUS_CAUSES: dict[int, tuple[str, ...]] = {
     1: ("USER-PY",),
     2: ("USER-PY", "NO-SCRIPT"),
     126: ("CKPT-PERM", "NO-DS-CMD"),
@@ -55,9 +55,9 @@ def candidates(context: FailureContext, verdict: Verdict, planned: bool = False)
     else:
         alike = _alike(verdict)
         found = [*(one for one in alike if one in {*strong, *weak}), *strong[:1], *alike, *weak]
-    excluded = {*reported, *context.found.ruled_out, *(NOT_OF_A_KEY if by_a_key(verdict) else ())}
+    excluded = {*reported, *context.found.ruled_out, *(NOT_BY_KEY if by_a_key(verdict) else ())}
     zero = planned or context.found.deepspeed
-    left = [one for one in dict.fromkeys(found) if one not in excluded and (zero or not one.startswith(OF_ZERO))]
+    left = [one for one in dict.fromkeys(found) if one not in excluded and (zero or not one.startswith(ZERO_PREFIX))]
     if _known_exception(verdict) and "USER-PY" not in reported:  # the script's own error may have led to any known exception
         left.insert(1, "USER-PY")
     return tuple(dict.fromkeys(left))[: max(MOST - len(reported), 0)]
@@ -88,7 +88,7 @@ def _says_an_end(hit: Hit) -> bool:
 def _spoken_of(context: FailureContext) -> list[str]:
     """Return causes suggested by the last lines with error messages, by the consequences, and by the exit status."""
     fallen = [one for hit in context.found.hits if hit.signature.role == "cascade" for one in hit.signature.alike]
-    ended = [one for end in context.bad_ends for one in OF_STATUS.get(end.exit.code, ())]
+    ended = [one for end in context.bad_ends for one in STATUS_CAUSES.get(end.exit.code, ())]
     return [*_last_words(context, LAST), *fallen, *ended]
 
 

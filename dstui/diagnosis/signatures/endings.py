@@ -47,7 +47,7 @@ SIGNATURES = (
         remedies=(
             "ping the host, and look at its console: start it again, or take it out of cluster.hosts",
             "dstui stop RUN, once it answers again: processes of the job may still be running there",
-            Remedy("Wait for ever, where the network is cut for long and the training continues", patches.setting("run.host_lost", 0)),
+            Remedy("Wait forever, where the network is cut for long and the training continues", patches.setting("run.host_lost", 0)),
         ),
         confirm="dstui doctor PLAN: whether the host answers now.",
         alone=True,

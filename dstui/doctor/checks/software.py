@@ -151,7 +151,7 @@ def extension_cache(case: Case) -> Outcomes:
         yield Outcome("skipped", "not checked")
     elif cache["stale"]:
         lock = cache["stale"][0]
-        message = f"{lock} is from a build that was killed: every run would silently wait for it for ever"
+        message = f"{lock} is from a build that was killed: every run would silently wait for it forever"
         yield Outcome("fail", message, f"rm {shlex.join(cache['stale'])}")
     elif cache["network"]:
         fix = "export TORCH_EXTENSIONS_DIR=/tmp/$USER/torch_extensions, also in cluster.env"

@@ -31,7 +31,7 @@ class Decoder:
     qkv_bias: Flag = ATTENTION_BIAS
     out_bias: Flag = ATTENTION_BIAS
     grouped: bool = True
-    """Whether the configuration may have fewer key heads than query heads, and a head size of its own."""
+    """True if the configuration may have fewer key heads than query heads, and a head size of its own."""
     qk_norm: str = ""
     """Norms of queries and keys: head (one head wide), heads (a scale per head), width (all heads wide)."""
     qk_norm_if: Flag = True

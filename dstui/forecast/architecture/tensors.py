@@ -23,7 +23,7 @@ class Tensor:
     times: int = 1
     """The number of layers that have it."""
     bias: bool = False
-    """Whether it is the bias of the module."""
+    """True if it is the bias of the module."""
 
     @property
     def size(self) -> int:

@@ -12,7 +12,7 @@ from dstui.base.text import sanitise
 from dstui.jobs.engine.lines import EngineMade
 
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-OF_LIBRARIES = ("steps_per_print", "wall_clock_breakdown")
+LIBRARY_KEYS = ("steps_per_print", "wall_clock_breakdown")
 """Keys that accelerate and transformers set themselves; not reported."""
 NAMED = 4
 """Differences that a sentence lists. More are counted."""
@@ -40,7 +40,7 @@ def differences(planned: Mapping[str, Any], made: EngineMade) -> list[Difference
     different = []
     for key, value in _leaves(planned):
         section = key.partition(".")[0]
-        if value == "auto" or section in OF_LIBRARIES:
+        if value == "auto" or section in LIBRARY_KEYS:
             continue
         if key in found:
             if not _same(value, found[key]):

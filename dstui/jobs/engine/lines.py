@@ -160,7 +160,7 @@ class LoneOptimizer:
     ranks: int = 1
     """The world size of torch.distributed if that is initialised; else 1."""
     imported: bool = False
-    """Whether deepspeed had been imported."""
+    """True if deepspeed had been imported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Resolved:
     """The configuration that the Plan rendered for it."""
     different: tuple[Difference, ...]
     another: bool
-    """Whether another configuration than the Plan's was read."""
+    """True if another configuration than the Plan's was read."""
 
     @property
     def sentence(self) -> str:

@@ -39,9 +39,9 @@ class JobHost:
     """Changes of its state that were not reported yet, each with a sentence, or ""."""
     connection: Connection | None = None
     greeted: bool = False
-    """Whether the agent of this connection is ready for orders."""
+    """True if the agent of this connection is ready for orders."""
     there: bool = False
-    """Whether the host has a folder of the job."""
+    """True if the host has a folder of the job."""
     lacks: tuple[str, ...] = ()
     """Reasons why nothing can be started there, as sentences."""
     left: tuple[str, ...] | None = None
@@ -49,7 +49,7 @@ class JobHost:
     code: int | None = None
     """The exit status of the host's own launcher in the current attempt."""
     stopped: bool = False
-    """Whether it was told to stop: the end of its launcher is then not reported."""
+    """True if it was told to stop: the end of its launcher is then not reported."""
     orders: list[str] = field(default_factory=list)
     """The orders given to the agent of this connection."""
     skew: float = float("-inf")

@@ -21,10 +21,10 @@ from dstui.jobs.store.records import JobStatus
 
 NAME = re.compile(r"(?:attempts/([0-9]{1,5})/)?((?:logs|ranks|engine)/)rank_([0-9]{1,5})(\.log|\.jsonl?|\.stacks)")
 KINDS = {"logs/.log": "log", "ranks/.json": "record", "engine/.jsonl": "jsonl", "engine/.stacks": "stacks", "engine/.json": "state"}
-OF_ENGINE = ("jsonl", "stacks")
+ENGINE_SUFFIXES = ("jsonl", "stacks")
 """Files of a rank's hook that grow."""
 LAUNCHER = "launcher.log"
-OF_ITS_HOST = ("shim", "ticks", "boot")
+HOST_KEYS = ("shim", "ticks", "boot")
 """Facts of a record that have a meaning only on the rank's own host."""
 TIMES = ("started", "ended", "lost")
 LONGEST_LINE = 1 << 16
@@ -46,7 +46,7 @@ class Mirror:
         """Return file -> its bytes received so far, for all files that the host may send."""
         found = {LAUNCHER: self._launcher(host)[0]}
         for rank in self.ranks(host):
-            engine = [self.folder.engine(rank, self.attempt, kind) for kind in OF_ENGINE]
+            engine = [self.folder.engine(rank, self.attempt, kind) for kind in ENGINE_SUFFIXES]
             for path in (self.folder.log(rank, self.attempt), *engine):
                 with suppress(OSError):
                     found[str(path.relative_to(self.folder.path))] = path.lstat().st_size
@@ -57,10 +57,10 @@ class Mirror:
         if name == LAUNCHER:
             return self._launcher_lines(host, at, data)
         attempt, rank, kind = self._place(host, name)
-        if kind != "log" and kind not in OF_ENGINE:
+        if kind != "log" and kind not in ENGINE_SUFFIXES:
             raise FrameError(f"it sent {name} as a log")
         path = self.folder.log(rank, attempt)
-        if kind in OF_ENGINE:
+        if kind in ENGINE_SUFFIXES:
             path = self.folder.engine(rank, attempt, kind)
             path.parent.mkdir(0o700, exist_ok=True)
         _write_at(path, at, data)
@@ -76,7 +76,7 @@ class Mirror:
             return self._state(self.folder.engine(rank, attempt, "json"), found)
         if kind != "record" or not sound(found, SHIM) or found.get("rank") != rank or found.get("tag") != self.tag:
             raise FrameError(f"{name}, which it sent, is not a record of rank {rank}")
-        facts: dict[str, Any] = {key: value for key, value in found.items() if key in SHIM and key not in OF_ITS_HOST}
+        facts: dict[str, Any] = {key: value for key, value in found.items() if key in SHIM and key not in HOST_KEYS}
         if abs(skew) > CLOCKS_AGREE:
             facts |= {key: max(facts[key] - skew, 0.0) for key in TIMES if facts.get(key) is not None}
         self.folder.write_json(self.folder.record(rank, attempt), facts | {"host": host})

@@ -26,7 +26,7 @@ MOST = 64
 BEHIND = 16
 """Steps that may be missing at the end of the engine's report."""
 STEP, NUMBER = re.compile(r"(?i)\b(?:step|iter(?:ation)?)s?\W{0,4}\d"), re.compile(r"\d[\d.,]*(?:[eE][-+]?\d+)?")
-OF_A_SHAPE = 16
+LINES_PER_SHAPE = 16
 """Lines of one shape that are read for metrics: enough values for a meaningful median."""
 PACES = ("step_time", "tokens/s", "samples/s", "steps/s")
 """Metrics for which the median of the last values counts instead of the last one."""
@@ -90,7 +90,7 @@ def telling(lines: Sequence[str]) -> list[str]:
         if STEP.search(line):
             shape = NUMBER.sub("#", line)
             counts[shape] += 1
-            if counts[shape] > OF_A_SHAPE:
+            if counts[shape] > LINES_PER_SHAPE:
                 continue
         kept.append(line)
     return kept[::-1]

@@ -29,13 +29,13 @@ class Pattern(NamedTuple):
     units: tuple[str, ...] = ()
     scale: float = 1.0
     needs_unit: bool = False
-    """Whether a number without a unit is something else: `time 3`, `memory 2`."""
+    """True if a number without a unit is something else: `time 3`, `memory 2`."""
     percent: bool = False
-    """Whether it may be given in percent; it is a share then."""
+    """True if it may be given in percent; it is a share then."""
     mib: bool = False
-    """Whether a bare number of three to seven digits is in MiB, as in mmengine's and torchvision's loggers."""
+    """True if a bare number of three to seven digits is in MiB, as in mmengine's and torchvision's loggers."""
     setting: bool = False
-    """Whether it is a setting too: alone on an indented line, or on one that ends with a comma, it is part of a configuration dump."""
+    """True if it is a setting too: alone on an indented line, or on one that ends with a comma, it is part of a configuration dump."""
 
 
 PATTERNS = (

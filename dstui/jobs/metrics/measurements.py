@@ -20,7 +20,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.logs.grep import LineSearch
 
 ZEROS = str.maketrans("123456789", "000000000")
-"""Whether a line has a metric depends on the positions of its digits, not on their values."""
+"""The positions of a line's digits decide whether it has a metric, not their values."""
 MOST_SHAPES = 4096
 MOST_NAMES = 512
 """Series of one rank: a log with new names in each line must not fill the memory."""
@@ -55,7 +55,7 @@ class RankView:
     live: str = ""
     """Its incomplete last line."""
     live_is_bar: bool = False
-    """Whether the incomplete line is redrawn in place, like a progress bar."""
+    """True if the incomplete line is redrawn in place, like a progress bar."""
     counts: dict[str, int] = field(default_factory=dict)
     """The number of values of each metric, used as their step if lines name none."""
     reported: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class RankView:
     first_epoch: int | None = None
     by_epoch: bool = False
     plain_loss: bool = False
-    """Whether its lines have a loss called just `loss`."""
+    """True if its lines have a loss called just `loss`."""
     # What its engine reports: see engine_metrics.py
     by_engine: set[str] = field(default_factory=set)
     """Metrics that the engine reports: those of the same name in its lines are ignored."""

@@ -50,11 +50,11 @@ class Standing(Protocol):
     steps: int | None
     """The total number of steps; None if unknown."""
     worded: bool
-    """Whether its lines name their step."""
+    """True if its lines name their step."""
     counted: bool
-    """Whether they also name the total."""
+    """True if they also name the total."""
     proven: bool
-    """Whether a loss was printed over the bar that counts as the training's."""
+    """True if a loss was printed over the bar that counts as the training's."""
     clock: float
     """The running time of this bar in seconds."""
     bar: Bar | None
@@ -62,7 +62,7 @@ class Standing(Protocol):
     first_epoch: int | None
     """The first epoch named by a line with steps of its own."""
     by_epoch: bool
-    """Whether the training's bar counts the steps of one epoch."""
+    """True if the training's bar counts the steps of one epoch."""
 
 
 def reported(view: Standing, step: int, steps: int | None) -> None:

@@ -51,7 +51,7 @@ class MetricSeries:
         self.stride = 1
         """Of the initial content, one of this many pieces is read."""
         self.complete = False
-        """Whether the end of every log was reached once."""
+        """True if the end of every log was reached once."""
         self.notices: list[str] = []
         self.used_until = 0.0
         """The time of the last sample that was added of what the ranks used."""
@@ -62,7 +62,7 @@ class MetricSeries:
         self._kept: set[int] = set()
         self._scanned = float("-inf")
         self.ended = self._closed = False
-        """Whether the job has ended and all of its logs were read."""
+        """True if the job has ended and all of its logs were read."""
         self._reading, self._lock = Lock(), Lock()
 
     def advance(self, seconds: float) -> bool:

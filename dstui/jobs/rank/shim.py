@@ -28,7 +28,7 @@ NAMES = {  # the first variable that the launcher sets wins
     "WORLD_SIZE": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MV2_COMM_WORLD_SIZE"),
     "LOCAL_SIZE": ("LOCAL_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
 }
-OF_THE_LAUNCHER = ("CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT")
+LAUNCHER_VARIABLES = ("CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT")
 """Variables that a launcher sets for each rank, which override the job's."""
 PR_SET_PDEATHSIG = 1
 LIMITS = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
@@ -63,7 +63,7 @@ def take_environment(path: str) -> None:
     with os.fdopen(open_regular(path, os.O_RDONLY, 0), "rb") as file:
         found = json.loads(file.read())
     longer = {"PYTHONPATH"} if os.environ.get("PYTHONPATH", "").startswith(found.get("PYTHONPATH", "")) else set()
-    kept = {name for name in (*OF_THE_LAUNCHER, *longer) if name in os.environ}
+    kept = {name for name in (*LAUNCHER_VARIABLES, *longer) if name in os.environ}
     os.environ.update({name: value for name, value in found.items() if name not in kept})
 
 

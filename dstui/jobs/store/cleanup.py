@@ -89,7 +89,7 @@ class OpBuilds:
         elif lock not in self._unheld:
             self._unheld.add(lock)  # it may be just being released: the next look decides
         else:
-            return f"ranks that need {op} wait for ever for a build that was killed; rm {quote(str(lock))} lets them continue"
+            return f"ranks that need {op} wait forever for a build that was killed; rm {quote(str(lock))} lets them continue"
         if rank is not None and compiles(ranks[rank]):
             return f"rank {rank} is compiling {op} of DeepSpeed, a minute or more, once on this machine; the ranks wait"
         if any(map(compiles, others)):

@@ -79,7 +79,7 @@ class Metric:
     steps: int | None = field(default=None, compare=False)
     """The total number of steps, if the lines name it."""
     counted: bool = field(default=False, compare=False)
-    """Whether no line named a step: it then counts the values of this name."""
+    """True if no line named a step: it then counts the values of this name."""
     source: str = field(default="log", compare=False)
     """`log`: a line of the rank; `engine`: DeepSpeed's engine itself."""
 

@@ -50,7 +50,7 @@ MOST_EVENTS = 16 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exhausted quota."""
 LEAST_RESERVE = 32 << 10
-OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class JobFolder:
@@ -110,7 +110,7 @@ class JobFolder:
     def _guard(self) -> None:
         """Raise OSError if others may write the folder, or another one has replaced it. Called before anything is written."""
         found = self.path.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OF_OTHERS:
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & WRITABLE_BY_OTHERS:
             raise OSError(errno.EPERM, "not a folder of this user's alone", str(self.path))
 
     @property

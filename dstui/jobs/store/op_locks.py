@@ -68,7 +68,7 @@ def lock_findings(locks: Iterable[Path]) -> Iterator[Finding]:
             "OP001",
             "warning",
             "",
-            f"a build of {lock.parent.name} was killed and left its lock: ranks that need this op wait for ever",
+            f"a build of {lock.parent.name} was killed and left its lock: ranks that need this op wait forever",
             f"torch waits until {lock} is gone; no process on this machine holds it.",
             fix=Fix(f"remove the lock: rm {shlex.quote(str(lock))}", removes=(str(lock),)),
         )

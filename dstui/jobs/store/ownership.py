@@ -21,7 +21,7 @@ from typing import Any
 
 from dstui.base.dataclass import dataclass
 from dstui.base.regular_files import MAX_READ, append_regular, json_object, open_regular, read_regular
-from dstui.jobs.store.folder import OF_OTHERS, JobFolder
+from dstui.jobs.store.folder import WRITABLE_BY_OTHERS, JobFolder
 from dstui.jobs.store.processes import SUPERVISORS
 from dstui.jobs.store.record_forms import is_text
 from dstui.jobs.store.records import VERSION, JobStatus
@@ -163,7 +163,7 @@ def _strange(folder: JobFolder) -> str:
         if stat.S_ISLNK(found.st_mode):
             return f"has a symbolic link instead of {path.name}"
         reached = path == folder.path or folder.path.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
-        if found.st_mode & OF_OTHERS and reached:
+        if found.st_mode & WRITABLE_BY_OTHERS and reached:
             return f"can be written by others (chmod -R go-w {shlex.quote(str(folder.path))} closes it)"
     return ""
 
@@ -171,7 +171,7 @@ def _strange(folder: JobFolder) -> str:
 def _is_mine(file: Path) -> bool:
     """Return whether only this user can have written a file."""
     found = file.lstat()
-    return found.st_uid == os.geteuid() and not found.st_mode & OF_OTHERS
+    return found.st_uid == os.geteuid() and not found.st_mode & WRITABLE_BY_OTHERS
 
 
 def _same(one: str, other: str) -> bool:

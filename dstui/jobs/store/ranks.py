@@ -69,7 +69,7 @@ class Ranks:
     tag: str | None = None
     """The job's tag: records with another one are ignored."""
     unseen: bool = False
-    """Whether its processes are invisible, so that their absence proves nothing."""
+    """True if its processes are invisible, so that their absence proves nothing."""
 
     @classmethod
     def expected(cls, folder: JobFolder, hosts: Mapping[int, str], attempt: int = 1, tag: str | None = None) -> Ranks:

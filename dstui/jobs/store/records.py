@@ -183,7 +183,7 @@ class JobStatus:
     unheard: float | None = None
     """Seconds since the last sign of life of a supervisor on another host, if that is too long ago; not in the file."""
     orphaned: bool = False
-    """Whether its supervisor was killed, so that nothing supervises the job; not in the file."""
+    """True if its supervisor was killed, so that nothing supervises the job; not in the file."""
     source: Mapping[str, Any] = field(default_factory=lambda: NEW_STATUS, repr=False, compare=False)
     """The object that this was read from."""
 

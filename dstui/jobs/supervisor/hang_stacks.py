@@ -17,7 +17,7 @@ from dstui.jobs.store.processes import HANG_STACKS
 
 DEADLINE = 60
 """Seconds for all ranks."""
-OF_A_RANK = 8.0
+RANK_DEADLINE = 8.0
 """Seconds for each rank."""
 MOST_RANKS = 64
 """Ranks that are read, four in parallel."""
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     folder = JobFolder(argv[0])
     status = folder.read_status()
     living = ranks_of(folder, status).living
-    found = stacks(folder, living[:MOST_RANKS], deadline=OF_A_RANK, hook_first=True) if status and living else []
+    found = stacks(folder, living[:MOST_RANKS], deadline=RANK_DEADLINE, hook_first=True) if status and living else []
     if status is None or not any(stack.threads for stack in found):
         return 1
     together = analyse(found)

@@ -55,7 +55,7 @@ class RemoteHosts(ThisHost):
         self._more: Sequence[str] = ()
         self._started = self._refused = self._to_launch = False
         self._cut = any(host.state == "unreachable" for host in self.job.status.hosts.values())
-        """Whether a host was unreachable during this attempt."""
+        """True if a host was unreachable during this attempt."""
         self._stacks_asked = job.folder.stacks_asked()
         self.lost = LostHosts(self.job.record.host_lost, self.cluster, self.mirror, self.job.event)
 

@@ -1,4 +1,4 @@
-"""Whether a job is started again: by dstui (how often, after which pause, from which checkpoint), or by SLURM, which requeues it.
+"""The decision to start a job again: by dstui (how often, after which pause, from which checkpoint), or by SLURM, which requeues it.
 
 SLURM sends SIGTERM to every process of an allocation that it ends, and SIGUSR1 to the supervisor some time before the limit if the Plan
 allows restarts.
@@ -80,9 +80,9 @@ class Allocation:
         self._state: SlurmState | None = None
         """The state that SLURM gave to the job; None while there is none."""
         self._requeue = False
-        """Whether the supervisor must requeue the job."""
+        """True if the supervisor must requeue the job."""
         self._waits = False
-        """Whether the job is in the queue again after it has ended here."""
+        """True if the job is in the queue again after it has ended here."""
 
     @property
     def end(self) -> JobState:

@@ -39,7 +39,7 @@ class SupervisedJob:
         self.asked: int | None = None
         """The exit status that was requested together with the end of the job."""
         self.unwritten = False
-        """Whether status.json is older than `status`."""
+        """True if status.json is older than `status`."""
         self._since: dict[str, float] = {}
 
     @property

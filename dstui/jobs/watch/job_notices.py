@@ -32,9 +32,9 @@ class JobNotices:
         self.waits = ""
         """SLURM's state of a queued job, as a sentence."""
         self.unheard = ""
-        """That the supervisor on another host gives no sign of life, as a sentence."""
+        """A sentence if the supervisor on another host gives no sign of life."""
         self.places: tuple[str, ...] = ()
-        """Which ranks wait for which and where, from the supervisor's reading of their stacks; empty unless they are silent."""
+        """The ranks that wait for others, and where, from the supervisor's reading of their stacks; empty unless they are silent."""
         self._given: dict[str, str] = {}
         """The notices about lasting facts that were given, by subject."""
 
@@ -46,13 +46,13 @@ class JobNotices:
 
     def read(self, status: JobStatus | None, attempt: int) -> list[Event]:
         """Return the new notices. `attempt`: the present one, since the stacks of another are out of date."""
-        return [*self._of_status(status), *self._of_supervisor(attempt), *self._of_queue(status)]
+        return [*self._status_notices(status), *self._supervisor_notices(attempt), *self._queue_notices(status)]
 
     def close(self) -> None:
         """Close the file of events."""
         self._events.close()
 
-    def _of_status(self, status: JobStatus | None) -> Iterator[Event]:
+    def _status_notices(self, status: JobStatus | None) -> Iterator[Event]:
         if self.foreign and self._is_new("foreign", "yes"):
             yield Notice(f"this job {self.foreign}: it is read-only here")
         if status and status.disk_full and self._is_new("disk", "full"):
@@ -60,7 +60,7 @@ class JobNotices:
         if self._is_new("unheard", "yes" if self.unheard else "") and self.unheard:
             yield Notice(self.unheard)
 
-    def _of_queue(self, status: JobStatus | None) -> Iterator[Event]:
+    def _queue_notices(self, status: JobStatus | None) -> Iterator[Event]:
         """Yield why the job waits now: after what was recorded before, such as that it was queued."""
         if self.waits and self._is_new("waits", self.waits.partition(";")[0]):  # what follows changes with every look
             yield Notice(f"SLURM job {status.slurm_job if status else ''}: {self.waits}")
@@ -70,7 +70,7 @@ class JobNotices:
         before, self._given[subject] = self._given.get(subject, ""), state
         return state != before
 
-    def _of_supervisor(self, attempt: int) -> Iterator[Event]:
+    def _supervisor_notices(self, attempt: int) -> Iterator[Event]:
         for line in self._events.read(BUDGET):
             found = json_object(line.encode())
             if found.get("event") == "notice":

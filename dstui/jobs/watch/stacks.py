@@ -14,25 +14,23 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from dstui.base.dataclass import dataclass
-from dstui.base.regular_files import read_regular
 from dstui.base.text import sanitise
-from dstui.jobs.engine.now import RankNow, read_now
+from dstui.jobs.engine.now import read_now
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import is_own, whose
 from dstui.jobs.store.processes import Process, tagged, user_of
 from dstui.jobs.store.ranks import Ranks
 from dstui.jobs.store.status import ranks_of
+from dstui.jobs.watch.faulthandler_stacks import await_dump, dump_by_hook, dump_by_signal
 
 DEADLINE = 10.0
 """Seconds for one rank: reading the symbols of torch takes two on a busy machine."""
@@ -40,6 +38,7 @@ FAR_LATER, FAR_QUIET = 5.0, 0.6
 """Seconds that other hosts get in addition, and without a further line after which their dump is complete: agents look twice a second."""
 AT_ONCE = 4
 """Ranks that are read in parallel."""
+HOW = "or allow faulthandler: faulthandler.register(signal.SIGUSR2) in the script, cluster.env: {DSTUI_STACKS: SIGUSR2} in the Plan"
 INSTALL = "py-spy is not installed: python -m pip install py-spy (or dstui[debug])"
 YAMA = "kernel.yama.ptrace_scope"
 PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/dstui/(?:jobs|run)/(?:(?:supervise|rank)/)?shim\.py$")
@@ -56,7 +55,7 @@ class Thread:
 
     name: str
     active: bool
-    """Whether it was running, not waiting."""
+    """True if it was running, not waiting."""
     frames: tuple[str, ...]
     own: str = ""
     """The innermost frame outside of packages: a line of the user's program."""
@@ -71,7 +70,7 @@ class Stack:
     threads: tuple[Thread, ...] = ()
     reason: str = ""
     halted: bool = False
-    """Whether a signal stopped its process, so that it cannot reach any collective."""
+    """True if a signal stopped its process, so that it cannot reach any collective."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui stacks --json` documents."""
@@ -80,6 +79,12 @@ class Stack:
             for thread in self.threads
         ]
         return {"rank": self.rank, "host": self.host, "threads": threads, "reason": self.reason or None}
+
+
+Answer = tuple[tuple[Thread, ...], str]
+"""The threads of a process, or the reason why they are unknown."""
+Way = Callable[[int, Process], Answer]
+"""A way to the stacks of a rank, by its number and process."""
 
 
 def find_program() -> str | None:
@@ -99,43 +104,72 @@ def stacks(
     status = folder.read_status()
     ranks = ranks_of(folder, status)
     wanted = [number for number in sorted(ranks.living) if not only or number in only]
+    remote = [number for number in wanted if ranks.ranks[number].host != os.uname().nodename]
     owner = whose(folder)  # a folder of another user must not lead to processes of this user
     members = {process.pid: process for process in tagged(str(status.tag if status else None)) if user_of(process.pid) == owner}
     own = is_own(folder, status)
-    using = program or find_program()
-
-    remote = [number for number in wanted if ranks.ranks[number].host != os.uname().nodename]
+    here = LocalStacks(folder, ranks, members, own, program or find_program(), deadline, hook_first)
     elsewhere = RemoteStacks(folder, ranks, remote, deadline) if remote and own else None
 
-    def inspect(number: int) -> Stack:
-        rank = ranks.ranks[number]
-        if rank.host != os.uname().nodename:
-            return (
-                elsewhere.read(number)
-                if elsewhere
-                else Stack(number, rank.host, reason=f"it runs on {rank.host}: call `dstui stacks` there")
-            )
-        if rank.pid is None or rank.pid not in members:
-            return Stack(number, rank.host, reason="it has just ended, or it belongs to another user")
-        member, halted, reason = members[rank.pid], is_halted(rank.pid), ""
-
-        def ask_hook() -> tuple[Thread, ...]:
-            now = read_now(folder.engine(number, ranks.attempt, "json"))
-            return tuple(_threads(dump_by_hook(member, now, folder.engine(number, ranks.attempt, "stacks"), deadline)))
-
-        answers = own and not halted  # a stopped process receives no signal
-        threads = ask_hook() if answers and hook_first else ()
-        if not threads:
-            threads, reason = dump(using, member.pid, deadline, folder) if using else ((), INSTALL)
-        if answers and not threads:
-            by_script = () if hook_first else ask_hook()
-            threads = by_script or tuple(_threads(dump_by_signal(member, folder.log(number, ranks.attempt), deadline)))
-        if halted and not threads:
-            return Stack(number, rank.host, reason=f"a signal has stopped its process: kill -CONT {member.pid} resumes it", halted=True)
-        return Stack(number, rank.host, threads, "" if threads else f"{reason}; {HOW}", halted)
+    def read(number: int) -> Stack:
+        if number not in remote:
+            return here.read(number)
+        if elsewhere is not None:
+            return elsewhere.read(number)
+        host = ranks.ranks[number].host
+        return Stack(number, host, reason=f"it runs on {host}: call `dstui stacks` there")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(inspect, wanted))
+        return list(pool.map(read, wanted))
+
+
+@dataclass(frozen=True)
+class LocalStacks:
+    """The stacks of ranks on this host."""
+
+    folder: JobFolder
+    ranks: Ranks
+    members: Mapping[int, Process]
+    """Pid -> process of the job."""
+    own: bool
+    """True if this user may signal the ranks."""
+    program: str | None
+    deadline: float
+    hook_first: bool
+
+    def read(self, number: int) -> Stack:
+        """Return the stacks of one rank."""
+        rank = self.ranks.ranks[number]
+        member = self.members.get(rank.pid) if rank.pid is not None else None
+        if member is None:
+            return Stack(number, rank.host, reason="it has just ended, or it belongs to another user")
+        halted, reason = is_halted(member.pid), ""
+        for way in self._ways(halted):
+            threads, why = way(number, member)
+            if threads:
+                return Stack(number, rank.host, threads, halted=halted)
+            reason = why or reason
+        if halted:
+            return Stack(number, rank.host, reason=f"a signal has stopped its process: kill -CONT {member.pid} resumes it", halted=True)
+        return Stack(number, rank.host, reason=f"{reason}; {HOW}")
+
+    def _ways(self, halted: bool) -> Sequence[Way]:
+        """Return the ways to the stacks, the preferred one first. A stopped process receives no signal."""
+        if halted or not self.own:
+            return (self._by_program,)
+        ways = (self._by_hook, self._by_program) if self.hook_first else (self._by_program, self._by_hook)
+        return (*ways, self._by_signal)
+
+    def _by_program(self, _number: int, member: Process) -> Answer:
+        return dump(self.program, member.pid, self.deadline, self.folder) if self.program else ((), INSTALL)
+
+    def _by_hook(self, number: int, member: Process) -> Answer:
+        attempt = self.ranks.attempt
+        now, written = read_now(self.folder.engine(number, attempt, "json")), self.folder.engine(number, attempt, "stacks")
+        return tuple(_threads(dump_by_hook(member, now, written, self.deadline))), ""
+
+    def _by_signal(self, number: int, member: Process) -> Answer:
+        return tuple(_threads(dump_by_signal(member, self.folder.log(number, self.ranks.attempt), self.deadline))), ""
 
 
 class RemoteStacks:
@@ -169,7 +203,7 @@ def is_halted(pid: int) -> bool:
         return False
 
 
-def dump(program: str, pid: int, deadline: float, folder: JobFolder) -> tuple[tuple[Thread, ...], str]:
+def dump(program: str, pid: int, deadline: float, folder: JobFolder) -> Answer:
     """Return the threads of one process, or the reason why they are unknown."""
     try:
         done = subprocess.run([program, "dump", "--json", "--pid", str(pid)], capture_output=True, timeout=deadline, check=False)
@@ -236,78 +270,3 @@ def report(found: Iterable[Stack], *, every_thread: bool = False) -> str:
                 lines.append(f"  {thread.name} ({'running' if thread.active else 'waiting'})")
             lines += [f"    {frame}" for frame in thread.frames]
     return "\n".join(lines)
-
-
-ALLOWED = "DSTUI_STACKS"
-HOW = "or allow faulthandler: faulthandler.register(signal.SIGUSR2) in the script, cluster.env: {DSTUI_STACKS: SIGUSR2} in the Plan"
-QUIET = 0.2
-"""Seconds without a further line after which a dump is complete."""
-HEAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)(?: \[[^]]*\])? \(most recent call first\):$")
-FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
-
-
-def dump_by_hook(rank: Process, now: RankNow | None, stacks: Path, deadline: float) -> list[dict[str, Any]]:
-    """Return the threads of a rank of the user's own job by its hook, in py-spy's form; none without a hook."""
-    if now is None or now.signal is None or now.pid != rank.pid or not _handles(rank.pid, now.signal):
-        return []
-    return _dump(rank, now.signal, stacks, deadline)
-
-
-def dump_by_signal(rank: Process, log: Path, deadline: float) -> list[dict[str, Any]]:
-    """Return the threads by a signal that the Plan allows; none without it, or if nothing arrives in `deadline` seconds."""
-    number = _allowed(rank.pid)
-    return _dump(rank, number, log, deadline) if number is not None and _handles(rank.pid, number) else []
-
-
-def _dump(rank: Process, number: int, path: Path, deadline: float) -> list[dict[str, Any]]:
-    with suppress(OSError):
-        at = path.stat().st_size
-        rank.send(number)
-        return await_dump(path, at, deadline)
-    return []
-
-
-def await_dump(path: Path, at: int, deadline: float, quiet: float = QUIET) -> list[dict[str, Any]]:
-    """Return the threads of a dump that is written from `at` on; none if nothing arrives in `deadline` seconds."""
-    reported, until = b"", time.monotonic() + deadline
-    while time.monotonic() < until:
-        time.sleep(quiet)
-        with suppress(OSError):
-            before, reported = reported, read_regular(path, at)
-            if reported == before and (threads := parse(reported.decode("utf-8", "replace"))):
-                return threads
-    return []
-
-
-def parse(text: str) -> list[dict[str, Any]]:
-    """Parse the output of faulthandler to py-spy's form."""
-    threads: list[dict[str, Any]] = []
-    frames: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        if head := HEAD.match(line):
-            frames = []
-            threads.append({"thread_id": head[1], "frames": frames})
-        elif threads and (frame := FRAME.match(line)):
-            path = frame[1].rpartition("-packages/")[2]
-            short = path if path != frame[1] else path.rpartition("/")[2]
-            frames.append({"name": frame[3], "filename": frame[1], "short_filename": short, "line": int(frame[2])})
-    for thread in threads:
-        if thread["frames"] and thread["frames"][-1]["name"] in ("<module>", "_run_module_as_main"):
-            thread["thread_name"] = "MainThread"
-    return threads
-
-
-def _allowed(pid: int) -> signal.Signals | None:
-    """Return the signal named in the environment of a rank."""
-    with suppress(OSError, KeyError, StopIteration):
-        variables = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace").split("\0")
-        return signal.Signals[next(v.partition("=")[2] for v in variables if v.startswith(f"{ALLOWED}="))]
-    return None
-
-
-def _handles(pid: int, number: int) -> bool:
-    """Return whether a process handles a signal, from /proc."""
-    with suppress(OSError, ValueError, StopIteration):
-        caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
-        return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
-    return False

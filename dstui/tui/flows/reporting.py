@@ -194,7 +194,7 @@ def time_problem(text: str, latest: float) -> str:
 
 
 def rank_problem(ranks: Collection[int], text: str) -> str:
-    """Return why a text is no rank of the job, or ""."""
+    """Return why a text is not a rank of the job; "" if it is one."""
     if text.strip().isdecimal() and int(text) in ranks:
         return ""
     return f"There is no rank {text or '–'}; this job has {f'0 to {max(ranks)}' if ranks else 'none yet'}."

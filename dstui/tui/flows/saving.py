@@ -55,13 +55,16 @@ class Saving:
 
     def leave(self) -> None:
         """Leave; asks where edits would be lost. A job that runs goes on."""
-        if self._busy:
+        if self._busy and self._next != self.leave:
             self._next = self.leave
-        elif self._session.state.saved or not setting("confirm_leave"):
-            self.keeps_edits = not self._session.state.saved
-            self._app.exit(0)
+        elif self._busy or self._session.state.saved or not setting("confirm_leave"):  # if asked for again: the disk may never answer
+            self._leave_now()
         elif not isinstance(self._app.screen, NotSaved):
             self._app.push_screen(NotSaved(), self._leave)
+
+    def _leave_now(self) -> None:
+        self.keeps_edits = not self._session.state.saved
+        self._app.exit(0)
 
     def _leave(self, how: str | None) -> None:
         if how == "discard":
@@ -81,6 +84,7 @@ class Saving:
     def _compared(self, path: Path, then: Then, moved: str) -> None:
         self._busy = False
         if moved:
+            then, self._next = _both(then, self._next), None  # what was requested meanwhile waits for the answer, and goes with it
             answers = [Answer("r", "replace it with this Plan", True)] if is_file(path) else []
             answers.append(Answer("o", "save under another name", False))
             self._app.push_screen(Ask("Changed on disk", moved, answers), partial(self._resolve, path, then))
@@ -118,11 +122,11 @@ class Saving:
         further, self._next = self._next, None
         if refusal:
             say(self._app, refusal, "error")
-            return
-        self._session.saved_as(path, text)
-        say(self._app, f"Saved {path}")
-        self._session.note(f"saved    {path}")
-        then()
+        else:
+            self._session.saved_as(path, text)
+            say(self._app, f"Saved {path}")
+            self._session.note(f"saved    {path}")
+            then()
         if further is not None:
             further()
 
@@ -134,6 +138,17 @@ def _refusal(write: Callable[[], object]) -> str:
     except FileProblem as error:
         return str(error)
     return ""
+
+
+def _both(first: Then, second: Then | None) -> Then:
+    """Return what does both, one after the other."""
+
+    def both() -> None:
+        first()
+        if second is not None:
+            second()
+
+    return both
 
 
 def _nothing() -> None:

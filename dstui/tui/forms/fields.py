@@ -51,7 +51,7 @@ class Field:
     kind: Kind = "text"
     options: tuple[Option, ...] = ()
     spread: bool = False
-    """Whether a choice always shows all options: for the main question of a step."""
+    """True if a choice always shows all options: for the main question of a step."""
     title: str = ""
     """A heading over this field."""
     columns: str = ""
@@ -71,7 +71,7 @@ class Field:
     says: Callable[[State], str] | None = None
     """Returns a remark behind the value."""
     selects_model: bool = False
-    """Whether it edits nothing: its answer is the model whose configuration the forms are about."""
+    """True if it edits nothing: its answer is the model whose configuration the forms are about."""
     help: Callable[[State], str] | None = None
     """Returns the help text, for fields that are not keys of the Plan."""
 

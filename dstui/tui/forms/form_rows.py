@@ -94,7 +94,7 @@ def _option_row(field: Field, number: int, state: State, width: int, field_disab
 
 
 def chosen_option(field: Field, state: State) -> Option | None:
-    """Return the option that applies now, by the Plan or by default; None for a value that is no option."""
+    """Return the option that applies now, by the Plan or by default; None for a value that is not an option."""
     value = field.value(state)
     value = default_of(field) if value is UNSET else value
     return next((o for o in field.options if o.value == value and (o.value is UNSET) == (value is UNSET)), None)

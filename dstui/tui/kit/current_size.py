@@ -13,7 +13,7 @@ T = TypeVar("T")
 class CurrentSizeScreen(Screen[T]):
     """A screen that ignores sizes which the terminal no longer has.
 
-    Each layout for a new size posts that size to the screen again. Two sizes that wait at once would follow each other for ever.
+    Each layout for a new size posts that size to the screen again. Two sizes that wait at once would follow each other forever.
     """
 
     async def on_event(self, event: events.Event) -> None:

@@ -145,7 +145,7 @@ class LastingDriver(LinuxDriver):
         """Return the size that the app's console has.
 
         Textual's driver asks another function here. If both have to assume a size (a terminal of 0 rows, a standard output that is no
-        terminal), they assume different ones, and the app would switch between them for ever.
+        terminal), they assume different ones, and the app would switch between them forever.
         """
         size = self._app.console.size
         return size.width, size.height

@@ -27,12 +27,12 @@ FIXED: Final = frozenset({"digit", "escape", "next-pane", "previous-pane", "dism
 """Actions with fixed keys: steps and ranks by number, escape, tab, Enter."""
 NAMED: Final = frozenset({"space", "insert", "delete", "backspace", *(f"f{number}" for number in range(1, 25))})
 MODIFIERS: Final = ("ctrl", "alt", "shift")
-OF_LISTS: Final = frozenset(
+LIST_KEYS: Final = frozenset(
     {*"0123456789jk", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "enter", "escape", "tab", "shift+tab"}
     | {"delete", "backspace", *ALWAYS}
 )
 """Keys that move in lists and forms on every screen, keys for steps and ranks by number, and ctrl+c, which always exits."""
-OF_FORMS: Final = frozenset({"d", "space"})
+FORM_KEYS: Final = frozenset({"d", "space"})
 TOGETHER: Final = frozenset({"form", "review"})
 """Panes of one screen, in which a key must have one meaning."""
 
@@ -115,7 +115,7 @@ def _refusal(action: str, texts: Sequence[str], keys: Sequence[str]) -> str:
         return f"no key is called {texts[keys.index('')]!r}: write a character, or F6, ctrl+l, alt+l, space"
     hints = [hint for hint in KEYS if hint.id == action]
     for key in keys:
-        if key in OF_LISTS or (key in OF_FORMS and any(hint.where & TOGETHER for hint in hints)):
+        if key in LIST_KEYS or (key in FORM_KEYS and any(hint.where & TOGETHER for hint in hints)):
             return f"{shown_key(key)!r} moves or changes what the cursor is on: take another key"
     if not all(map(is_chord, keys)) and not any(letters for letters, _ in map(_own, hints)):
         return "it is valid while something is typed, so its key must be one that types nothing, such as F6 or ctrl+l"

@@ -95,7 +95,7 @@ class KeyHint(NamedTuple):
     footer: str = ""
     """The footer's text instead of `display`, if one hint there is for several keys."""
     priority: bool = False
-    """Whether it is also valid while something is typed."""
+    """True if it is also valid while something is typed."""
 
     @property
     def name(self) -> str:
@@ -276,7 +276,7 @@ def _panes_of_actions() -> dict[str, frozenset[str]]:
 PANES: Final[Mapping[str, frozenset[str]]] = _panes_of_actions()
 """The panes in which each action is valid, by any of its keys."""
 ACTIONS: Final = frozenset(filter(None, PANES))
-OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints", "jobs"})
+APP_KEYS: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints", "jobs"})
 """Actions that are the same in both modes and in screens on top of them."""
 
 
@@ -292,7 +292,7 @@ WHY_NOT: Final[Mapping[str, str]] = {
     "own_editor": "nothing has failed",
 }
 """The reason why an action has nothing to act on; those that are not here need an open job."""
-OF_THE_LOG: Final = frozenset(
+LOG_KEYS: Final = frozenset(
     {"all_ranks", "level", "dedup", "match", "filter", "problem", "warning", "follow", "dashboard", "wrap", "timestamps", "copy_all"}
 )
 """Actions of the part of the run screen that shows a job."""
@@ -300,17 +300,17 @@ OF_THE_LOG: Final = frozenset(
 
 def bindings(panes: frozenset[str]) -> list[Binding]:
     """Return the bindings of a screen with these panes."""
-    return _bindings(key for key in KEYS if key.where & panes and key.name not in OF_THE_APP)
+    return _bindings(key for key in KEYS if key.where & panes and key.name not in APP_KEYS)
 
 
 def log_bindings() -> list[Binding]:
     """Return the bindings of a job's log."""
-    return _bindings(key for key in KEYS if key.where & RUN and key.name in OF_THE_LOG)
+    return _bindings(key for key in KEYS if key.where & RUN and key.name in LOG_KEYS)
 
 
 def app_bindings() -> list[Binding]:
     """Return the bindings of the app."""
-    return _bindings(key for key in KEYS if key.name in OF_THE_APP)
+    return _bindings(key for key in KEYS if key.name in APP_KEYS)
 
 
 def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:

@@ -43,7 +43,7 @@ class RowList(ScrollView, can_focus=True):
     """Cells at the left for the cursor's pointer or a row's mark."""
 
     KEEPS_POINTER: ClassVar[bool] = False
-    """Whether the cursor's row has a pointer also while the focus is elsewhere."""
+    """True if the cursor's row has a pointer also while the focus is elsewhere."""
 
     cursor: reactive[Hashable | None] = reactive(None, init=False)
 

@@ -23,7 +23,7 @@ class StyleSpec(NamedTuple):
     ground: str = ""
     ground_strength: float = 1.0
     is_text: bool = True
-    """Whether it is for text, which is readable in every theme; else it is for lines."""
+    """True if it is for text, which is readable in every theme; else it is for lines."""
 
 
 STYLES: Final[dict[str, StyleSpec]] = {

@@ -35,7 +35,7 @@ class View:
 
     name: str = "loss"
     each: bool = False
-    """Whether there is a line for every rank instead of the mean of all."""
+    """True if there is a line for every rank instead of the mean of all."""
     weight: float = 0.0
     log: bool = False
 
@@ -151,7 +151,7 @@ def _first(curve: Curve) -> float:
 
 
 def fault_words(faults: Sequence[Fault]) -> str:
-    """Format values that are no numbers: `NaN at step 40`, `inf at step 3 and 7 more`."""
+    """Format values that are not numbers: `NaN at step 40`, `inf at step 3 and 7 more`."""
     if not faults:
         return ""
     kind = "NaN" if faults[0].kind == "nan" else faults[0].kind

@@ -73,6 +73,7 @@ class Plot(Over[None]):
         self.others = list(others)
         self._headline = headline
         self._chosen = bool(name)
+        self._due = False  # whether a drawing follows the next frame
         self._over, self._changed = Event(), Event()
         self.head, self.metrics = RowList(id="plot-head"), RowList(id="metrics", classes="pane")
         self.canvas, self.box = Canvas(), Vertical(id="plot-box", classes="pane")
@@ -99,10 +100,17 @@ class Plot(Over[None]):
         self._over.set()
         self._changed.set()
 
+    @on(Grown)
     @on(RowList.Resized)
-    def _resized(self) -> None:
-        """Draw for the new size."""
-        self.call_after_refresh(self.draw)
+    def _draw_soon(self) -> None:
+        """Draw once for everything that has changed until then: a new screen has several sizes and the first metrics at once."""
+        if not self._due:
+            self._due = True
+            self.call_after_refresh(self._draw_due)
+
+    def _draw_due(self) -> None:
+        self._due = False
+        self.draw()
 
     # In the worker's thread
 
@@ -138,7 +146,6 @@ class Plot(Over[None]):
 
     # Content
 
-    @on(Grown)
     def draw(self) -> None:
         """Draw everything from what was read so far."""
         self._draw_list()

@@ -115,7 +115,7 @@ class JobLog:
         if not isinstance(lines, LogRows):
             return False
         searching = (search is not None and not search.complete) or self.view.marks.waiting
-        return searching or self._goal is not None or lines.behind or (lines.wanted > 0 and not lines.complete)
+        return searching or self._goal is not None or _waits(lines)
 
     def tick(self, *, ended: bool) -> bool:
         """Take over new lines. Return whether there were any. `ended`: incomplete lines count."""
@@ -137,8 +137,8 @@ class JobLog:
         return grown
 
     def _catch_up_later(self, lines: LogRows) -> None:
-        """Add lines that wait before the next tick too, if they come faster than one callback may add them."""
-        if lines.behind and not self._catching_up:
+        """Add lines that wait before the next tick too: new ones that come faster than one callback may add them, and earlier ones."""
+        if _waits(lines) and not self._catching_up:
             self._catching_up = True
             self.view.set_timer(BETWEEN, self._catch_up)
 
@@ -146,7 +146,8 @@ class JobLog:
         self._catching_up = False
         if not isinstance(lines := self.view.lines, LogRows):
             return
-        if lines.behind and lines.poll(SPELL):
+        if _waits(lines) and lines.poll(SPELL):
+            self._approach()
             self.view.sync()
             self.view.refresh()
         self._catch_up_later(lines)
@@ -306,6 +307,11 @@ class JobLog:
         if self.view.at is not None:
             return f"{search.name} {search.place(self.view.at):,} of {found}"
         return f"{search.name}: {found}" if search.count or more else f"{search.name}: no match"
+
+
+def _waits(lines: LogRows) -> bool:
+    """Return whether new lines wait to be added, or earlier ones, that somebody wants to see, to be counted."""
+    return lines.behind or (lines.wanted > 0 and not lines.complete)
 
 
 async def _breathe(since: float) -> float:

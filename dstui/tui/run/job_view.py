@@ -75,13 +75,13 @@ class JobView(LogActions):
         self._lasting: dict[str, str] = {}
         """Lasting notices by subject, such as the build of an op."""
         self._followed = True
-        """Whether the log was followed at the last tick."""
+        """True if the log was followed at the last tick."""
         self._ranks_drawn = 0.0
         self.ticks = Ticks(self, self.tick)
         """They rest when the job has ended and nothing is left to do; then its files are only checked for changes."""
         self._reported = ""
         self._complete = False
-        """Whether the job's last event was reported."""
+        """True if the job's last event was reported."""
 
     def compose(self) -> ComposeResult:
         """Compose the list of jobs, and the parts of a job."""

@@ -129,7 +129,7 @@ class Wrapping:
         last = view.shown.line(lines.end - 1).text if lines.end > lines.first else ""
         key = (lines, lines.first, lines.end, last, height, self.room, view.scroll_offset.y, end, self.margin)
         if key != self._laid_out[0]:
-            with view.shown.spell():
+            with view.shown.painting():
                 rows = self._lay_out(range(lines.end - 1, lines.first - 1, -1) if end else range(self.top, lines.end), height, end=end)
             self._laid_out = None if view.shown.late else key, rows[-height:] if end else rows[:height]
         return self._laid_out[1]

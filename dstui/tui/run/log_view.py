@@ -198,7 +198,7 @@ class LogView(RowList):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return visible lines, to be painted; those that are late are painted soon."""
-        with self.shown.spell():
+        with self.shown.painting():
             strips = super().render_lines(crop)
         if self.shown.late and not self._repaints:
             self._repaints = True

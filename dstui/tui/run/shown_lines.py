@@ -31,7 +31,7 @@ class ShownLines:
         self._known: OrderedDict[int, LogLine] = OrderedDict()
         self._until, self._read = inf, False
         self.late = False
-        """Whether a line was LATE in the last spell."""
+        """True if a line was LATE in the last painting."""
 
     def begin(self, lines: LogRows | EmptyLog) -> None:
         """Show another log."""
@@ -39,8 +39,8 @@ class ShownLines:
         self._known.clear()
 
     @contextmanager
-    def spell(self) -> Iterator[None]:
-        """Read only for a while within; one spell within another belongs to it."""
+    def painting(self) -> Iterator[None]:
+        """Limit the time for reading lines within one painting. A nested one shares the limit."""
         if self._until < inf:
             yield
             return
@@ -58,7 +58,7 @@ class ShownLines:
             if self._read and monotonic() > self._until:
                 self.late = True
                 return LATE
-            self._read = True  # at least one in each spell
+            self._read = True  # at least one in each painting
         line = self._lines.line(number)
         if isinstance(self._lines, LogRows) and number < self._lines.start(self._lines.blocks[-1]):  # others may change
             self._known[number] = line

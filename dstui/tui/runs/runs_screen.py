@@ -179,7 +179,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
             return
         conditions = parse(text)
         if key := unknown(list(self._known.values()), [one.key for one in conditions if one.key]):
-            say(self.app, f"No run says {key}: it is no column, no metric, and no key of their Plans.", "warning")
+            say(self.app, f"No run has {key}: it is not a column, a metric, or a key of their Plans.", "warning")
         self._want(conditions=conditions, text=text.strip())
 
     def action_compare(self) -> None:
@@ -208,7 +208,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
 
 
 def _state_first(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns with the state first, where a run's glyph and colour stand; none where none are named."""
+    """Return the columns with the state first, where a run's glyph and colour stand; none if none are named."""
     return ("state", *(name for name in names if name != "state")) if names else ()
 
 

@@ -36,7 +36,7 @@ class Service(Protocol):
         """Stop. Does not wait for anything that may never answer."""
 
 
-OF_CHECKS = (
+CHECK_MODULES = (
     "dstui.tui.session.file_lookups",
     "dstui.assess",
     "dstui.check.rules.all_rules",
@@ -81,7 +81,7 @@ class Readiness:
 
 def _import_checks() -> None:
     """Import what the first check needs: it takes longer than a key may wait."""
-    for name in OF_CHECKS:
+    for name in CHECK_MODULES:
         import_module(name)
 
 
@@ -212,9 +212,9 @@ class Autosave:
         self._waiting: Latest[Draft] = Latest()
         self._writer: Thread | None = None
         self._failed = False
-        """Whether a failed write of the draft was reported already."""
+        """True if a failed write of the draft was reported already."""
 
-    def start(self, state: State) -> None:  # noqa: ARG002  # what is open then is no edit
+    def start(self, state: State) -> None:  # noqa: ARG002  # the opened Plan has no edits yet
         """Start to keep a draft of unsaved edits."""
         self._writer = in_thread(self._owner, self._work)
 

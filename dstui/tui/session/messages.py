@@ -86,7 +86,7 @@ class Launched(Message):
 
     folder: JobFolder
     again: bool = False
-    """Whether to launch it once more."""
+    """True to launch it once more."""
 
 
 @dataclass(eq=False)

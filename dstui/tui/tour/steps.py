@@ -96,7 +96,7 @@ TOUR: tuple[TourStep, ...] = (
         "The launch",
         "l",
         ON_REVIEW,
-        "↑↓ choose a file. l once more starts the job: two ranks, here. It lives on its own, also when this terminal is closed: dstui "
+        "↑↓ choose a file. l once more starts the job: two ranks, here. It runs on its own, even after this terminal is closed: dstui "
         "attach finds it again.",
         has_job,
     ),

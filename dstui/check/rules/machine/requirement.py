@@ -24,11 +24,11 @@ class Requirement:
     ranks: int | None = None
     """Ranks on one host; None = one for each GPU."""
     filtered: bool = False
-    """Whether slots are selected on the launcher's command line."""
+    """True if slots are selected on the launcher's command line."""
     nodes: int = 1
     cpu: bool = False
     other_python: bool = False
-    """Whether the ranks run under another interpreter than the one whose packages are in the Machine."""
+    """True if the ranks run under another interpreter than the one whose packages are in the Machine."""
     stage: int = 0
     overlap_comm: bool | None = None
     """None if it is not set."""

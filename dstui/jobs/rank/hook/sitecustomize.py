@@ -41,7 +41,7 @@ PERIOD, RESTING = 0.1, 0.5
 QUICK = 0.02
 """Seconds of a step. Below, an engine rests between the steps that are reported: a wrapped call costs two microseconds with cold caches."""
 BURST = 200.0
-"""Steps that are reported at any rate."""
+"""Steps that are reported in any case."""
 RATES = ((20_000, 5.0), (200_000, 2.0), (float("inf"), 0.2))
 """(lines written so far, reported steps per second from then on): a million steps give a file of some tens of MB."""
 MOST_FAULTS = 10
@@ -369,7 +369,7 @@ class Hook:
         self.optimizers: Any = None
         self.alone = False
         self.making = False
-        """Whether deepspeed.initialize runs, in which an optimizer may step to make its states (BF16_Optimizer)."""
+        """True if deepspeed.initialize runs, in which an optimizer may step to make its states (BF16_Optimizer)."""
 
     # Entry points: modules that have just been imported
 
@@ -647,16 +647,16 @@ class Engine:
         self.raised: tuple[str, str] | None = None
         self.evaluated, self.evaluating = 0, 0.0
         self.calls_backward = False
-        """Whether the program calls the engine's backward. Otherwise the loss is what forward returns, as with `loss.backward()`."""
+        """True if the program calls the engine's backward. Otherwise the loss is what forward returns, as with `loss.backward()`."""
         self.rests = False
-        """Whether the engine has the class without wrappers. The thread wakes it when a step may be reported."""
+        """True if the engine has the class without wrappers. The thread wakes it when a step may be reported."""
         self.thread = get_ident()
         self.seen = ""
         """The phase while it is not observed, as its thread's frames show it."""
         self.woken = False
-        """Whether it was woken, and none of its methods was called since."""
+        """True if it was woken, and none of its methods was called since."""
         self.half_seen = False
-        """Whether it was woken within an evaluation, whose batches are not counted then."""
+        """True if it was woken within an evaluation, whose batches are not counted then."""
         self.begin(0.0)
 
     def rest(self, engine: Any, bare: type) -> None:
@@ -678,7 +678,7 @@ class Engine:
         """Begin the next optimizer step."""
         self.began = now
         self.measured: bool | None = None
-        """Whether this step is reported; None until it begins."""
+        """True if this step is reported; None until it begins."""
         self.backwards = 0
         self.tokens, self.elements = 0, 0
         self.divided = False

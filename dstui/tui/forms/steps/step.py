@@ -31,7 +31,7 @@ class Step:
     below: Callable[[State, Sequence[Finding], int], list[Row]] | None = None
     """Returns informative rows below the fields, from the findings of this step and a width in cells."""
     wide: bool = False
-    """Whether it also takes the space of preview and checks."""
+    """True if it also takes the space of preview and checks."""
     pane: Literal["form", "review", "run"] = "form"
 
 
