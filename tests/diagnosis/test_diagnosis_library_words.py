@@ -24,14 +24,20 @@ RAISED = {
     "INVALID-ORDINAL": [
         ("RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1.", "torch/serialization.py"),
         ("lightning.fabric.utilities.exceptions.MisconfigurationException: You requested gpu: [0, 1]", "lightning/a.py"),
-        ("lightning_utilities.exceptions.MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]", "lightning/a.py"),
+        (
+            "lightning_utilities.exceptions.MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]",
+            "lightning/a.py",
+        ),
     ],
     "DRIVER-OLD": [("RuntimeError: Triton Error [CUDA]: device kernel image is invalid", "triton/backends/nvidia/driver.py")],
     "NPU-ERROR": [("RuntimeError: Start:a.cpp:9 NPU function error: aclrtSetDevice, error code is 7", "torch_npu/npu/utils.py")],
     "NO-GPU": [
         ("RuntimeError: No device of requested type available", ""),
         ("lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!", "lightning/a.py"),
-        ("lightning_utilities.exceptions.MisconfigurationException: You requested GPUs: [0]\n But your machine only has: []", "lightning/a.py"),
+        (
+            "lightning_utilities.exceptions.MisconfigurationException: You requested GPUs: [0]\n But your machine only has: []",
+            "lightning/a.py",
+        ),
     ],
     "DEVICE-MIX": [
         ("RuntimeError: expected device cuda:0 but got device cpu", ""),
