@@ -140,7 +140,7 @@ def _interactive(args: argparse.Namespace) -> int:
         return run_plain(opened, machine, script=script)
     from dstui.tui import run_tui
 
-    return run_tui(opened, machine, reference=not args.no_oracle, script=script)
+    return run_tui(opened, machine, reference=not args.no_reference, script=script)
 
 
 def _refuse(sentence: str) -> int:

@@ -15,7 +15,9 @@ from dstui.adopt.from_command import plan_of_command
 from dstui.adopt.new_plan import Imported, plan_of_dsconfig, plan_text
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.shell.read import Parse, ShellText, Unparsed, read_shell, undecided_in
+from dstui.adopt.shell.recognise import UNLIKELY, rank
 from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, ShellContext, ShellLimit, holes_in, to_display_text, to_plan_text
+from dstui.adopt.shell.windows import is_batch
 from dstui.adopt.signs import Kind
 from dstui.base.dataclass import dataclass
 from dstui.plan.holes import unescape_holes
@@ -98,6 +100,8 @@ def _files_of(line: CommandLine) -> tuple[str, ...]:
 
 def _ways_to_read(text: str, context: ShellContext) -> str:
     """Return the commands that read a launch which the text alone leaves open: a run, and the script with its arguments if it has any."""
+    if is_batch("", context.script):
+        return "give it after `dstui import --`"
     run = f"`dstui run --hold -- bash {context.script or 'SCRIPT'}` reads it"
     return f"{run}; so may `dstui import -- bash {context.script} ITS ARGUMENTS`" if context.script and ARGUMENT.search(text) else run
 
@@ -128,6 +132,8 @@ def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
     if len(shell.launches) > 1:
         yield f"{len(shell.launches)} launches in the text; this is the one in line {launch.line} (--launch N takes another):"
         yield from (f"  {number}. {one}" for number, one in enumerate(_listed(shell.launches), 1))
+    if rank(launch.launcher, launch.words) == UNLIKELY:
+        yield f"line {launch.line} is the likeliest launch of the text, though its name suggests that it trains nothing"
     for name in dict.fromkeys(name for text in launch.texts for _, name in holes_in(text)):
         if name == "HOME":
             yield "${HOME} is the home folder (~) of the user who launches"

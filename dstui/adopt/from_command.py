@@ -211,8 +211,9 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
     if not several:
         host, _, own = str(options.pop("rdzv_endpoint", "")).rpartition(":")
         port = port or (own if host in LOCAL and own != "0" else "")
-        for name in ("rdzv_backend", "rdzv_id"):
-            options.pop(name, None)
+        dropped = [f"--{name}" for name in ("rdzv_backend", "rdzv_id") if options.pop(name, None) is not None]
+        if host and host not in LOCAL:
+            notes.append(f"{', '.join([*dropped, '--rdzv_endpoint'])} left out: ranks of one host meet without")
     if rank not in (("",) if several else ("", "0")):
         notes.append(f"--node_rank {rank} is left out: one Plan is for all hosts, and each gets its own")
     if address and not (address in LOCAL and not several):

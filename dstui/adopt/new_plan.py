@@ -13,6 +13,7 @@ from dstui.adopt.positions import Comment, Position, Positions
 from dstui.base.dataclass import dataclass
 from dstui.base.text import sanitise
 from dstui.plan import Plan, PlanError, load
+from dstui.plan.catalogue import lookup
 from dstui.plan.finding import Finding
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: 
         (job if section == "job" else cluster)[name] = value
     made, dropped = with_comments(plan_text(source, {"job": job, "cluster": cluster, "deepspeed": config}, []), read.places)
     notes = [f"left out: the comments on lines {', '.join(map(str, dropped))}, which a Plan cannot keep"] if dropped else []
+    if config and not any(lookup(name) for name in config):
+        notes.append(f"no key at its top level is one of DeepSpeed's ({', '.join(list(config)[:3])}): is it a DeepSpeed configuration?")
     return Imported(made, notes, read.doubtful)
 
 

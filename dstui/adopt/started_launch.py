@@ -18,6 +18,11 @@ SHELL_STARTS = ("os.system", "os.popen")
 CHANGES = ("append", "extend", "insert", "remove", "pop", "clear")
 """Methods after which a list is no longer its literal."""
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
+OF_METAFLOW = {
+    "metaflow.current.deepspeed.run": ("deepspeed", "num_nodes", "num_gpus"),
+    "metaflow.current.torch.run": ("torchrun", "nnodes", "nproc_per_node"),
+}
+"""Method of a metaflow step -> its launcher, and the options for `num_parallel=` and `gpu=` of the step."""
 PLAIN = re.compile(r"[\w./:,@=+-]*")
 """A default that means the same inside and outside of quotes."""
 STARTED = re.compile(r"(?:deepspeed|torchrun|accelerate launch)[ \n\\]")
@@ -46,7 +51,9 @@ class StartedLaunch:
 
 def started_launch(text: str) -> StartedLaunch:
     """Return the launches of a program's text that start a launcher."""
-    if not any(name in text for name in LAUNCHERS) or not ("subprocess" in text or "os." in text or STARTED.search(text)):
+    if not any(name in text for name in (*LAUNCHERS, "metaflow")):
+        return StartedLaunch("")
+    if not ("subprocess" in text or "os." in text or "metaflow" in text or STARTED.search(text)):
         return StartedLaunch("")
     try:
         code = read_code(text)
@@ -54,12 +61,13 @@ def started_launch(text: str) -> StartedLaunch:
         return StartedLaunch("")
     words, found, unclear, notes = _Words(code), dict[int, str](), 0, list[str]()
     for call in code.calls:
-        if call.name not in (*STARTS, *SHELL_STARTS) or not call.node.args:
+        of_metaflow = call.name in OF_METAFLOW
+        if not of_metaflow and (call.name not in (*STARTS, *SHELL_STARTS) or not call.node.args):
             continue
         try:
-            command = words.command(call)
+            command = words.of_metaflow(call) if of_metaflow else words.command(call)
         except (Unclear, RecursionError):
-            unclear = unclear or (call.node.lineno if words.begins_with_launcher(call.node.args[0]) else 0)
+            unclear = unclear or (call.node.lineno if of_metaflow or words.begins_with_launcher(call.node.args[0]) else 0)
             continue
         if _starts_launcher(command):
             found.setdefault(call.node.lineno, command)
@@ -136,6 +144,36 @@ class _Words:
         command = "; ".join(line.strip() for line in command.replace("\\\n", " ").split("\n") if line.strip())
         folder = keywords.get("cwd")
         return command if folder is None else f"(cd {self.text(folder)} && {command})"
+
+    def of_metaflow(self, call: Call) -> str:
+        """Return the command that a step of metaflow starts on its own hosts. Raises Unclear."""
+        launcher, nodes, ranks = OF_METAFLOW[call.name]
+        entry = call.value("entrypoint", place=1)
+        if entry is None:
+            raise Unclear
+        found = [launcher, *self.options(call.value("deepspeed_args", "torch_args"))]
+        for option, keyword in ((nodes, "num_parallel"), (ranks, "gpu")):
+            given = next((value for one in self.code.calls if (value := one.value(keyword)) is not None), None)
+            if given is not None and not any(word.startswith(f"--{option}") for word in found):
+                found += [f"--{option}", self.text(given)]
+        variables = next((value for one in self.code.calls if one.name == "metaflow.environment" and (value := one.value("vars"))), None)
+        before = [f"{name}={value}" for name, value in self.pairs(variables)] if variables is not None else []
+        return " ".join([*before, *found, self.text(entry), *self.options(call.value("entrypoint_args", place=2))])
+
+    def options(self, node: ast.expr | None) -> list[str]:
+        """Return words, of a list or of a mapping of options to values. Raises Unclear."""
+        if isinstance(node, ast.Dict):
+            return [word for name, value in self.pairs(node) for word in (f"--{name.lstrip('-')}", value) if word != "''"]
+        return [] if node is None else list(self.words(node))
+
+    def pairs(self, node: ast.expr) -> Iterator[tuple[str, str]]:
+        """Yield the names and values of a mapping. Raises Unclear."""
+        if not isinstance(node, ast.Dict):
+            raise Unclear
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                raise Unclear
+            yield self.text(key, quoted=False), self.text(value)
 
     def words(self, node: ast.expr) -> Iterator[str]:
         """Yield the words of a list. Raises Unclear."""

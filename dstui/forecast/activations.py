@@ -94,6 +94,9 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
         keep, work = keep + (family["eager"][0] + dropped) * matrix, work + (family["eager"][1] + dropped) * matrix
     more = MIXINGS * (shape.streams - 1) * shape.hidden * element
     keep, plain, work = keep + more, plain + more, work + more
+    if setup.sequence_parallel > 1:
+        exchanged = _exchanged(setup, shape) * element
+        keep, plain, work = keep + exchanged, plain + exchanged, work + exchanged
     if is_megatrons(setup, shape):
         plain, keep, work = _in_megatron(setup, shape, element, split)
     elif setup.megatron and shape.family in GATED:
@@ -113,6 +116,15 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
             return Activations(inputs, work * tokens / split, loss, host=inputs * shape.layers)  # one is brought back at a time
         return Activations(inputs * shape.layers, work * tokens / split, loss)
     return Activations(keep * shape.layers * tokens / split, max(work - keep, 0) * tokens / split, loss)
+
+
+def _exchanged(setup: Setup, shape: TensorShape) -> float:
+    """Return the elements per token that a layer keeps more if its sequences are split (Ulysses).
+
+    The attention's result is kept as the kernel gave it, by heads, and as the next layer needs it, by tokens (measured with DeepSpeed's
+    UlyssesSPAttentionHF: 2.0 bytes times the attention's width, kept and recomputed). Each rank has at least one head of keys and values.
+    """
+    return (shape.heads + 2 * max(setup.sequence_parallel - shape.kv_heads, 0)) * shape.head_dim
 
 
 def is_megatrons(setup: Setup, shape: TensorShape) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from dstui.adopt.model_options import longest_sample, recomputation
@@ -70,67 +72,125 @@ def models_of(
     found, reported = list[Modelled](), list[str]()
     for name, config in ({"": built} if built else configurations(plan)).items():
         mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
-        if mine is None:
-            continue
-        model, options = plan.focused_on(name).model, {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
-        if options and model and model.activation_checkpointing is None and not name and (given := recomputation(options)):
-            model = replace(model, **given)
+        if mine is not None:
+            modelled, notes = _Reading(plan, name, config, mine, room, machine).modelled()
+            found.append(modelled)
+            reported += [*mine.notes, *notes]
+    return found, reported
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """One model of a Plan, its configuration and facts, and the room on the Machine."""
+
+    plan: Plan
+    name: str
+    config: Mapping[str, Any]
+    facts: ModelFacts
+    room: Capacity
+    machine: Machine
+
+    @cached_property
+    def options(self) -> Mapping[str, str]:
+        """The options of the script, as far as they are known."""
+        job = self.plan.job
+        return {**self.facts.options, **options_of((*job.args, *job.command))}
+
+    @cached_property
+    def model(self) -> Model | None:
+        """The model's section of the Plan, with the recomputation that the script's options request."""
+        model = self.plan.focused_on(self.name).model
+        if self.options and model and model.activation_checkpointing is None and not self.name and (given := recomputation(self.options)):
+            return replace(model, **given)
+        return model
+
+    def modelled(self) -> tuple[Modelled, list[str]]:
+        """Return the model with its setup, and the assumptions."""
+        plan, facts = self.plan, self.facts
+        setup, notes = self._planned()
+        setup = self._with_framework(setup)
+        if "trl" in (_libraries(plan, facts) or ()) and setup.training and not setup.fused_loss:
+            notes.append(TRL_LOSS)
+        setup, assumed = self._as_built(setup)
+        limit = longest_sample(self.options) if self.options and not self.name and setup.sequence > SHORT else ""
+        held = [*self._held(setup)]
+        final = setup._replace(
+            training=plan.trains(self.name), cores_bound=plan.cluster.cpu_binding is not None, libraries=_libraries(plan, facts)
+        )
+        found = Modelled(
+            name=self.name,
+            facts=facts,
+            model=self.model,
+            setup=final,
+            shorter=bool(limit),
+            beside=sum(map(itemgetter(1), held)),
+        )
+        return found, [*notes, *assumed, *self._length_notes(setup, limit), *map(itemgetter(0), held)]
+
+    def _planned(self) -> tuple[Setup, list[str]]:
+        """Return the setup of the configuration with the script's options."""
+        plan, room, options, software = self.plan, self.room, self.options, self.machine.software
         kind = plan.job.integration
-        filled = fill_auto(config, kind, plan.accelerate, options)
-        setup, notes = setup_of(
-            add_optimizer(filled, kind, options, known(machine.software.torch, None)),
-            model,
+        filled = fill_auto(self.config, kind, plan.accelerate, options)
+        return setup_of(
+            add_optimizer(filled, kind, options, known(software.torch, None)),
+            self.model,
             kind,
             ranks=room.ranks,
             nodes=room.nodes,
-            hidden=mine.hidden,
+            hidden=self.facts.hidden,
             on_cpu=room.on_cpu,
-            transformers=known(machine.software.transformers, None),
+            transformers=known(software.transformers, None),
             parts=sp_size(plan),
             split=parallel_sizes(options) if options and kind == "deepspeed" else (1, 1),
         )
-        if _is_swift(plan) and setup.training and not setup.fused_loss:
-            setup = setup._replace(loss_bytes=PREFERENCE_LOSS_BYTES if "rlhf" in plan.job.command else SWIFT_LOSS_BYTES)
-        if options and kind == "deepspeed" and is_megatron(options):
-            fused = setup.fused_loss or not setup.training
+
+    def _with_framework(self, setup: Setup) -> Setup:
+        """Return the setup with what swift and Megatron do in another way."""
+        fused = setup.fused_loss or not setup.training
+        if _is_swift(self.plan) and not fused:
+            setup = setup._replace(loss_bytes=PREFERENCE_LOSS_BYTES if "rlhf" in self.plan.job.command else SWIFT_LOSS_BYTES)
+        if self.options and self.plan.job.integration == "deepspeed" and is_megatron(self.options):
             setup = setup._replace(
                 megatron=True,
-                norms_split=is_on(options, "sequence_parallel"),
+                norms_split=is_on(self.options, "sequence_parallel"),
                 loss_bytes=setup.loss_bytes if fused else MEGATRON_LOSS_BYTES,
             )
-        if "trl" in (_libraries(plan, mine) or ()) and setup.training and not setup.fused_loss:
-            notes.append(TRL_LOSS)
-        whole = setup.weight_bytes * (mine.params or 0)
-        if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
+        return setup
+
+    def _as_built(self, setup: Setup) -> tuple[Setup, list[str]]:
+        """Return the setup with how the script builds or loads the model, and what is assumed about that."""
+        notes, facts, gpu = list[str](), self.facts, self.room.gpu
+        if gpu is not None and self._whole(setup) > 0.9 * gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
-        quantized = bool((model and model.quantization) or mine.stored)
-        if mine.placed and setup.stage < 3 and setup.training and not quantized:
-            setup = setup._replace(placed=placed_bytes(mine.placed, known(machine.software.transformers, None)))
+        quantized = bool((self.model and self.model.quantization) or facts.stored)
+        if facts.placed and setup.stage < 3 and setup.training and not quantized:
+            setup = setup._replace(placed=placed_bytes(facts.placed, known(self.machine.software.transformers, None)))
             notes.append(PLACED.format(8 * setup.placed))
-        if mine.shape and 0 < mine.shape.positions < setup.sequence:
-            notes.append(TOO_LONG.format(mine.shape.positions, setup.sequence))
-        limit = longest_sample(options) if options and not name and setup.sequence > SHORT else ""
-        notes += [SHORTER.format(limit, SHORT)] if limit and model and model.sequence_length else []
-        if has_whole_experts(mine, model, setup.split_experts):
-            notes.append(WHOLE_EXPERTS)
-        alone = whole / (room.ranks if setup.stage == 3 else 1) * (setup.training and not (model and model.lora))
-        words = plan.job.command[:2] or (plan.job.script or plan.job.module or "",)
-        held = [*beside(options, words, room.gpu, alone, _is_swift(plan))]
-        reported += [*mine.notes, *notes, *(sentence for sentence, _ in held)]
-        found.append(
-            Modelled(
-                beside=sum(size for _, size in held),
-                shorter=bool(limit),
-                name=name,
-                facts=mine,
-                model=model,
-                setup=setup._replace(
-                    training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None, libraries=_libraries(plan, mine)
-                ),
-            )
-        )
-    return found, reported
+        return setup, notes
+
+    def _whole(self, setup: Setup) -> float:
+        """Return the bytes of all weights."""
+        return setup.weight_bytes * (self.facts.params or 0)
+
+    def _length_notes(self, setup: Setup, limit: str) -> Iterator[str]:
+        """Yield remarks on the length of samples (`limit`: the option that only limits it), and on whole experts."""
+        shape = self.facts.shape
+        if shape and 0 < shape.positions < setup.sequence:
+            yield TOO_LONG.format(shape.positions, setup.sequence)
+        if limit and self.model and self.model.sequence_length:
+            yield SHORTER.format(limit, SHORT)
+        if has_whole_experts(self.facts, self.model, setup.split_experts):
+            yield WHOLE_EXPERTS
+
+    def _held(self, setup: Setup) -> Iterator[tuple[str, float]]:
+        """Yield what else is held beside the model: a sentence and its bytes."""
+        job = self.plan.job
+        trained = setup.training and not (self.model and self.model.lora)
+        alone = self._whole(setup) / (self.room.ranks if setup.stage == 3 else 1) * trained
+        words = job.command[:2] or (job.script or job.module or "",)
+        yield from beside(self.options, words, self.room.gpu, alone, _is_swift(self.plan))
 
 
 def _libraries(plan: Plan, facts: ModelFacts) -> frozenset[str] | None:

@@ -223,7 +223,7 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
         micro += calls * COLLECTIVE_SECONDS * (setup.stage > 1)
     copies, optimizer, names = _offload(setup, n, rates)
     optimizer, beside, hides = _hidden(setup, n, optimizer, rates)
-    host = _host(setup, n) * shape.layers
+    host = _host(setup, n) * shape.layers / setup.pipeline
     if setup.stage == 3 and shards > 1 and setup.split_experts and shape.experts:
         waits += EXPERT_SECONDS * _expert_layers(shape, n) * (2 + setup.checkpointing if setup.training else 1)
     if not setup.training:

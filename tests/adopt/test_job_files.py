@@ -35,6 +35,8 @@ JOBS = {
     "a list of words": (KUBERNETES % ('["torchrun"]', '["--nnodes=$(WORLD)", "t.py", "a b"]'), "torchrun --nnodes=$WORLD t.py a b"),
     "words of a shell": (KUBERNETES % ("[/bin/bash, -lc]", "['cd x; deepspeed t.py --n 3']"), "deepspeed t.py --n 3"),
     "a block": (KUBERNETES % ("[sh, -c]", "\n        - |\n          deepspeed t.py \\\n            --n {{workflow.n_steps}}"), "deepspeed t.py --n $N_STEPS"),
+    "options before the text": (KUBERNETES % ("[bash, -c, --]", "[deepspeed t.py]"), "deepspeed t.py"),
+    "keys with capitals": ('Entrypoint: "torchrun t.py\n"\nArgs: "--x 1"\nEnvs: [{Name: NCCL_DEBUG, Value: INFO}]\n', "torchrun t.py --x 1"),
     "dstack": ("type: task\nenv:\n  - NCCL_DEBUG=INFO\ncommands:\n  - cd src\n  - |\n    torchrun \\\n      t.py\n", "torchrun t.py"),
     "SkyPilot": ("envs:\n  NCCL_DEBUG: INFO\nsetup: pip install x\nrun: |\n  deepspeed --num_gpus 8 t.py\n", "deepspeed --num_gpus 8 t.py"),
     "Determined": ("entrypoint: >-\n  python -m determined.launch.deepspeed\n  python t.py\n  --deepspeed ds.json\n", "python t.py --deepspeed ds.json"),

@@ -201,6 +201,53 @@ def test_cells_of_a_notebook_are_their_shell_commands(text: str) -> None:
     assert dict(shell.launches[0].env) == {"X_A": "a b", "X_B": "2"} and dict(shell.launches[0].written) == {"/project/ds.json": "{}\n"}
 
 
+def test_commands_in_the_prose_of_a_notebook_are_read_where_no_cell_starts_any() -> None:
+    cells = [
+        {"cell_type": "code", "source": "import x"},
+        {"cell_type": "markdown", "source": ["```shell\n", "torchrun t.py\n", "```\n", "```\nf(\n```"]},
+    ]
+    (launch,) = read(json.dumps({"nbformat": 4, "cells": cells})).launches
+    assert (launch.launcher, launch.words) == ("torchrun", ("t.py",))
+
+
+BATCH_FILE = r"""@echo off
+REM deepspeed x.py
+set CUDA_VISIBLE_DEVICES=0,1
+set "DATA=C:\data dir"
+set N=%1
+if "%N%"=="" set N=4
+if not exist here\there (
+  mkdir here
+) else (
+  call activate x
+)
+cd /d src & deepspeed --num_gpus=%N% ^
+  --master_port 1 ^
+  t.py --data "%DATA%" --at 100%%
+pause
+"""
+
+
+def test_batch_file_of_windows_is_read_as_shell_text() -> None:
+    (launch,) = read(BATCH_FILE.replace("\n", "\r\n"), script="train.bat").launches
+    assert launch.words == ("--num_gpus=4", "--master_port", "1", "t.py", "--data", "C:/data dir", "--at", "100%")
+    assert launch.line == 12 and dict(launch.env) == {"CUDA_VISIBLE_DEVICES": "0,1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "script", "said"),
+    [
+        ("param(\n[int]$N = 2\n)\ntorchrun t.py", "", "PowerShell"),
+        ("torchrun t.py `\n --x", "t.ps1", "PowerShell"),
+        ("# a\nset -gx N 2\ntorchrun t.py", "", "fish"),
+        ("deepspeed t.py", "t.fish", "fish"),
+    ],
+)
+def test_text_of_another_shell_is_named(text: str, script: str, said: str) -> None:
+    with pytest.raises(Unparsed, match=said):
+        read(text, script=script)
+
+
 @pytest.mark.parametrize(
     "text",
     ['{"nbformat": 4, "cells": 1}', '{"nbformat": 4, "cells": [{"cell_type": "code"}, 3]}', '{"cells": ', "{" * 100_000 + '"nbformat"'],
@@ -423,6 +470,10 @@ def test_nothing_in_a_text_is_executed(tmp_path: Path) -> None:
         ("submit job create X 'deepspeed --num_gpus 4 t.py'\necho 'torchrun u.py'", "deepspeed --num_gpus 4 t.py"),
         ("N=( $(names) )\nif (( ${#N[@]} - 1 < 1 )); then exit; fi\ntorchrun --nnodes ${#N[@]} t.py", "torchrun --nnodes $N t.py"),
         (".PHONY: a.py\na.py: b.py\n\tdeepspeed $@ --x $<\n", "deepspeed a.py --x b.py"),
+        ("any_wrapper --x 1 python -m torch.distributed.run t.py\npkill torchrun t.py", "torchrun t.py"),
+        ("bash -c -- 'deepspeed t.py'", "deepspeed t.py"),
+        ("#!/bin/sh\njsrun -n {{ n }} torchrun --nnodes {{ job.nodes }} t.py '{{ kept }}'", "torchrun --nnodes $JOB_NODES t.py {{ kept }}"),
+        ("A page\n```angular2html\ndeepspeed t.py\n```\nand\n```python\ntorchrun x.py <\n```\n", "deepspeed t.py"),
     ],
 )
 def test_words_around_a_launch_are_told_from_it(text: str, command: str) -> None:

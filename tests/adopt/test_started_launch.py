@@ -17,6 +17,12 @@ LAUNCHES = {
     "a folder": ("subprocess.Popen(['accelerate', 'launch', 't.py'], cwd='src')", "(cd src && accelerate launch t.py)"),
     "its own interpreter": ("subprocess.run([sys.executable, '-m', 'deepspeed.launcher.runner', 't.py'])", "python -m deepspeed.launcher.runner t.py"),
     "a shell": ("subprocess.run('''\ncd a\ndeepspeed \\\\\n  t.py\n''', shell=True)", "cd a; deepspeed    t.py"),
+    "a step of metaflow": (
+        "from metaflow import current, environment, kubernetes\n@environment(vars={'A': 'b'})\n@kubernetes(gpu=2)\ndef train(self):\n"
+        "    current.deepspeed.run(entrypoint='t.py', entrypoint_args={'x': '1'}, deepspeed_args=['--bind_cores_to_rank'])\n"
+        "def start(self):\n    self.next(self.train, num_parallel=4)\n",
+        "A=b deepspeed --bind_cores_to_rank --num_nodes 4 --num_gpus 2 t.py --x 1",
+    ),
 }  # fmt: skip
 HEAD = "import os, subprocess, sys\n"
 

@@ -18,6 +18,7 @@ RAISED = {
         ("MemoryError: Error allocating 531025920 bytes of device memory (out of memory).", "theano/gof/vm.py"),
         ("jax.errors.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes", "jax/core.py"),
         ("ValueError: RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 3.00G. There are 1.2G free.", "jax/a.py"),
+        ("CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY", "numba/cuda/cudadrv/driver.py"),
         ("RuntimeError: Device(id:3) memory isn't enough and alloc failed, kernel name: Default/MatMul-op7", "mindspore/common/api.py"),
     ],
     "CUDA-ILLEGAL": [("torch.AcceleratorError: CUDA error: unspecified launch failure", "torch/cuda/streams.py")],
@@ -137,6 +138,10 @@ RAISED = {
     "ALLOC-REFUSED": [
         ("OSError: [WinError 1455] The paging file is too small for this operation to complete", "torch/__init__.py"),
         ("pyarrow.lib.ArrowMemoryError: malloc of size 123 failed", "pyarrow/a.py"),
+        (
+            "cv2.error: OpenCV(4.9.0) alloc.cpp:73: error: (-4:Insufficient memory) Failed to allocate 9 bytes in function 'OutOfMemoryError'",
+            "",
+        ),
     ],
     "BOTH-PRECISION": [("ValueError: At most one of fp16 and bf16 can be True, but not both", "transformers/training_args.py")],
     "NAN": [
@@ -198,9 +203,11 @@ SHELLS = {
         "ERROR lifecycle: failed to start message: Error Code: ScriptExecution.StreamAccess.NotFound: The requested stream was not found.",
     ],
     "SIGABRT": ["corrupted double-linked list", "Aborted"],
+    "SIGSEGV": ["  died with signal 11, with coredump"],
     "OOM-HOST": [
         "slurmstepd: error: Job 123 exceeded memory limit (1234 > 1000), being killed",
         "=>> PBS: job killed: mem 123kb exceeded limit 100kb",
+        "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
     ],
     "NO-SCRIPT": ["nohup: failed to run command './train.sh': No such file or directory"],
     "NPU-LINK": ["[ERROR] HCCL(77,python):2026-01-02-03:04:05.6 [detect.cc:9][77] cqe error status[12] remoteIP:[1.2.3.4]"],
@@ -225,6 +232,8 @@ SHELLS = {
     "REMOTE-ENV": [
         "The command '/bin/sh -c ln -s /a /b' returned a non-zero code: 1",
         "failed to run step ID: acb_step_0: exit status 1",
+        "Error: failed to create containerd task: failed to create shim task: OCI runtime create failed: no such device",
+        '  Warning  FailedMount  2s  kubelet  MountVolume.SetUp failed for volume "data": mount failed: exit status 32',
         'ERROR: failed to solve: process "/bin/sh -c pip install x" did not complete successfully: exit code: 1',
     ],
     "INVALID-ORDINAL": [
@@ -238,7 +247,10 @@ SHELLS = {
         'Error creating: pods "train-0" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=8',
     ],
     "NO-INTERNET": ["curl: (6) Could not resolve host: huggingface.co"],
-    "NO-GPU": ['docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'],
+    "NO-GPU": [
+        "2026-Jan-02 03:04:05.6  77:77  ERROR  TDRV:tdrv_init_mla_phase1       Could not open the nd0",
+        'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+    ],
 }
 
 
@@ -255,6 +267,13 @@ def test_last_line_of_shell_or_scheduler_is_known(tmp_path: Path, cause: str, li
     found = diagnose_lines(tmp_path / "log", [*(f"step {number} loss 2.{number}" for number in range(70)), *line.split("\n")])
     assert found.cause == cause
     assert found.first_failing_rank in (None, 0)
+
+
+def test_pod_that_restarts_is_told_where_its_reason_is(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "a", ["NAME     READY   STATUS             RESTARTS", "train-0  0/1     CrashLoopBackOff   5"])
+    assert found.cause is None
+    assert "kubectl logs --previous" in found.notes[0]
+    assert diagnose_lines(tmp_path / "b", ['"Status": "exited",', '"OOMKilled": false,']).cause is None
 
 
 def test_exit_status_reported_by_ci_is_the_runs(tmp_path: Path) -> None:

@@ -58,6 +58,17 @@ def test_activations_offloaded_to_ram_use_ram_and_cost_copies() -> None:
     assert here.speed and away.speed and away.speed.step >= here.speed.step
 
 
+def test_split_sequences_keep_the_result_of_the_attention_twice() -> None:
+    """Once by heads and once by tokens; beyond 8 ranks, each of LLaMA's 8 heads of keys and values is on several ranks."""
+    shape = facts(LLAMA).shape
+    assert shape is not None
+    for ranks, copies in ((8, 0), (32, 24)):
+        whole, split = (
+            activations(Setup(sequence=65_536 * parts, sequence_parallel=parts, attention="flash"), shape).kept for parts in (1, ranks)
+        )
+        assert (split - whole) / (2 * shape.layers * 65_536) == pytest.approx(shape.hidden + 2 * copies * shape.head_dim)
+
+
 def test_selective_recomputation_is_between_none_and_all() -> None:
     sets = {"stage": 3, "micro": 2, "sequence": 4096}
     kinds = ((False, "full"), (True, "attention"), (True, "selective"), (True, "full"))

@@ -39,6 +39,7 @@ AT_LEAST = {
     22: {"failure": 25, "stop": 3, "cut": 18, "good": 18},
     23: {"failure": 45, "stop": 7, "cut": 24, "good": 55},
     24: {"failure": 30, "stop": 15, "cut": 28, "good": 26},
+    25: {"failure": 44, "stop": 5, "cut": 22, "good": 30},
 }
 MOST_OF_A_REPOSITORY = {
     2: 3,
@@ -64,8 +65,9 @@ MOST_OF_A_REPOSITORY = {
     22: 4,
     23: 4,
     24: 20,
+    25: 4,
 }
-NEWEST = 24
+NEWEST = 25
 """The round that is only scored; signatures may be derived from the others."""
 
 

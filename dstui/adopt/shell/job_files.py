@@ -15,7 +15,7 @@ from dstui.adopt.shell.recognise import SHELLS
 from dstui.base.dataclass import dataclass
 from dstui.plan.document import DocumentError, Loader, walk_nodes
 
-SIGN = re.compile(r"""(?m)^[ \t-]*["']?(?:command|commands|args|run|entrypoint|module|program)["']?[ \t]*:""")
+SIGN = re.compile(r"""(?mi)^[ \t-]*["']?(?:command|commands|args|run|entrypoint|module|program)["']?[ \t]*:""")
 """A key with a command. Texts without one are not parsed."""
 KEY = re.compile(r"""[ \t]*(?:-[ \t]+)?["']?[\w$.-]+["']?[ \t]*:(?:\s|$)|[{\[]""")
 TEMPLATE = re.compile(r"\$?\{\{([^{}\n]{1,200})\}\}")
@@ -91,10 +91,15 @@ def _pieces(root: yaml.Node) -> Iterator[Piece]:
         if isinstance(node, yaml.SequenceNode):
             waiting += reversed(node.value)
         elif isinstance(node, yaml.MappingNode):
-            keys = {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+            keys = {_key(key.value): value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
             if piece := _piece(keys):
                 yield piece
             waiting += [value for _, value in reversed(node.value)]
+
+
+def _key(name: str) -> str:
+    """Return a key as most write it: `Entrypoint` is `entrypoint`."""
+    return name.lower() if name.istitle() else name
 
 
 def _piece(keys: Mapping[str, yaml.Node]) -> Piece | None:
@@ -106,6 +111,8 @@ def _piece(keys: Mapping[str, yaml.Node]) -> Piece | None:
     variables = dict(_variables(keys))
     if isinstance(node, yaml.ScalarNode) and node.value.strip():
         command = _plain(node.value.strip("\n"), variables)
+        more = keys.get("args") if name == "entrypoint" else None
+        command = f"{command.rstrip()} {_plain(_text(more), variables)}" if _text(more) else command
         command = command if node.style in ("|", ">") or name != "command" or "\n" not in command else " ".join(command.split())
         line = node.start_mark.line + (2 if node.style in ("|", ">") else 1)
         return _wrapped(line, _distributed(command, keys), variables, keys)
@@ -151,7 +158,7 @@ def _script(words: list[str]) -> str | None:
     """Return the text of `bash -c TEXT`, also with options before it."""
     for at, word in enumerate(words[1:], 1):
         if re.fullmatch(r"-[a-z]*c", word):
-            return words[at + 1] if at + 1 < len(words) else None
+            return next(iter(words[at + 1 + (words[at + 1 : at + 2] == ["--"]) :]), None)
         if not word.startswith("-"):
             return None
     return None
@@ -233,7 +240,7 @@ def _distributed(command: str, keys: Mapping[str, yaml.Node]) -> str:
 def _scalars(node: yaml.Node | None) -> dict[str, str]:
     """Return the keys of a mapping that have a single value."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    return {key.value: value.value for key, value in pairs if isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)}
+    return {_key(key.value): value.value for key, value in pairs if isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)}
 
 
 def _text(node: yaml.Node | None) -> str:

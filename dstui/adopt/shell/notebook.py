@@ -9,6 +9,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from dstui.adopt.shell.pages import blocks_of
+from dstui.adopt.signs import is_launch
+
 PASTED = re.compile(r"(?m)^(?:!(?=[\w./~])|%%(?:bash|sh)\b)")
 """A line that only a cell has: a script negates with `! command`."""
 PART = re.compile(r"(?m)^(?=%%\w|!\w|%(?:cd|env|set_env)[ \t])")
@@ -36,13 +39,20 @@ def notebook_as_shell(text: str) -> str:
         cells = json.loads(text).get("cells")
     except (ValueError, RecursionError):
         return text
-    codes = (
-        cell.get("source")
-        for cell in (cells if isinstance(cells, list) else ())
-        if isinstance(cell, dict) and cell.get("cell_type") == "code"
-    )
     known = dict[str, str]()
-    return "\n".join(_cell("".join(map(str, code)) if isinstance(code, list) else str(code), known) for code in codes) + "\n"
+    commands = "\n".join(_cell(code, known) for code in _sources(cells, "code")) + "\n"
+    if is_launch(commands):
+        return commands
+    pages = blocks_of("\n\n".join(("A page.", *_sources(cells, "markdown"))))
+    return commands + "".join(f"{text}\n" for block in pages if is_launch(text := "\n".join(block.lines)))
+
+
+def _sources(cells: object, kind: str) -> Iterator[str]:
+    """Yield the texts of cells of a kind."""
+    for cell in cells if isinstance(cells, list) else ():
+        if isinstance(cell, dict) and cell.get("cell_type") == kind:
+            source = cell.get("source")
+            yield "".join(map(str, source)) if isinstance(source, list) else str(source)
 
 
 def _cell(code: str, known: dict[str, str]) -> str:

@@ -32,6 +32,29 @@ SHELL = (
 )
 DATA = ("yaml", "yml", "json", "jsonc", "json5")
 FILES = ("dockerfile", "docker", "makefile", "make")
+CODE = (
+    *(
+        "python",
+        "py",
+        "python3",
+        "pycon",
+        "ipython",
+        "toml",
+        "ini",
+        "diff",
+        "html",
+        "xml",
+        "css",
+        "js",
+        "javascript",
+        "ts",
+        "c",
+        "cpp",
+        "cuda",
+    ),
+    *("rust", "go", "java", "r", "julia", "sql", "csv", "log", "latex", "mermaid", "fish"),
+)
+"""Languages of which no block is shell text; pages name many others by mistake."""
 WITHOUT_LANGUAGE = ("", "text", "txt")
 STARTS_AS_SHELL = re.compile(r"\s*(?:#|\$ |!|%|cd |export |source |conda |pip |uv |git |python|[A-Z_]+=)")
 
@@ -55,7 +78,8 @@ def blocks_of(text: str) -> list[Block]:
             made = job_as_shell(body)
             body, job = made or "", made is not None
         else:
-            body, job = (as_shell(body) if language in SHELL or language in FILES else ""), False
+            shell = language in SHELL or language in FILES or (language not in CODE and is_launch(body))
+            body, job = (as_shell(body) if shell else ""), False
         if body.strip():
             starts = starts or job or is_launch(body)
             found.append(Block(at, tuple(body.rstrip("\n").split("\n"))))

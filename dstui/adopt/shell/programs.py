@@ -44,6 +44,8 @@ def _cd(shell: Shell, words: list[str]) -> Status:
         folder = posixpath.normpath(posixpath.join(state.absent, folder))
         state.absent = "" if folder == "." or folder.startswith("..") else folder
         if not folder.startswith(".."):
+            if state.absent:
+                shell.reader.unknowns.note(f"cd {to_display_text(folder)}: no such folder here; the current folder is used instead")
             return True
     if shell.is_folder(folder) is False:
         state.absent = "" if folder.startswith(("/", OPEN)) else folder

@@ -19,6 +19,7 @@ from dstui.adopt.shell.notebook import notebook_as_shell
 from dstui.adopt.shell.pages import Block, blocks_of, page_of
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, Value, hole, holes_in
+from dstui.adopt.shell.windows import batch_as_shell, is_batch, is_powershell
 from dstui.adopt.slurm import VARIES_BY_JOB, batch_variables
 from dstui.base.dataclass import dataclass
 from dstui.base.line_numbers import without_line_numbers
@@ -62,8 +63,12 @@ def read_shell(text: str, context: ShellContext, parse: Parse) -> ShellText:
     """Read a text. Raises Unparsed and ShellLimit."""
     if OPEN in text or CLOSE in text:
         raise Unparsed("it has characters of Unicode's private use area")
-    if FISH.match(text):
-        name = context.script or "SCRIPT"
+    name = context.script or "SCRIPT"
+    if is_powershell(text, name):
+        raise Unparsed("it is a script of PowerShell, whose syntax is not that of bash: give its launch after `dstui import --`")
+    if is_batch(text, name):
+        text = batch_as_shell(text)
+    if FISH.match(text) or name.endswith(".fish"):
         raise Unparsed(f"it is a script of fish, whose syntax is not that of bash: `dstui run --hold -- fish {name}` reads its launches")
     tree, text, sources, notes = _parsed(text, parse)
     reader = _followed(tree, text, context, arguments_are_open=False)
@@ -198,7 +203,8 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
     return found
 
 
-FISH = re.compile(r"#!\S*(?:/env[ \t]+(?:-\S+[ \t]+)?|/)fish\b")
+FISH = re.compile(r"#!\S*(?:/env[ \t]+(?:-\S+[ \t]+)?|/)fish\b|(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*set[ \t]+-(?:g?x|xg|Ux)[ \t]+[A-Z_]+[ \t]+\S")
+"""The first line of a script of fish, or its first command, which exports a variable."""
 FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[ \t]*)?[$%❯][ \t]+(?=\S)", re.MULTILINE)
 CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
@@ -209,6 +215,8 @@ LISTED = re.compile(
 PLACEHOLDER = re.compile(
     r"(?<![<\w&])<((?=[^>]*[^\W\d])(?:[\w.][\w .:/|,-]{0,60}?|/[\w./-]{1,60}(?=>(?:\s|$))))(?<!\s)>(?=[\s/.\-_:,;\"')]|$)"
 )
+TEMPLATE = re.compile(r"\$?\{\{-?[ \t]*([A-Za-z_][\w.-]*)[^{}\n]{0,80}\}\}")
+"""A value that a templating engine fills in: Jinja, Helm, cookiecutter."""
 WHOLE_WORD = re.compile(r"<((?i:your|path)[\w .-]*|[\w .-]*(?i:path|dir|folder|file|name))>")
 """A word that is a placeholder, also in quotes. `<image>` and `<|im_end|>` are tokens of models instead."""
 QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)
@@ -242,9 +250,13 @@ def with_holes(text: str) -> tuple[str, dict[str, str]]:
 
     parts, at = [], 0
     for quoted in QUOTED.finditer(text):
-        parts += [PLACEHOLDER.sub(replaced, text[at : quoted.start()]), quoted[0]]
+        parts += [_unquoted(text[at : quoted.start()], replaced), quoted[0]]
         at = quoted.end()
-    return "".join([*parts, PLACEHOLDER.sub(replaced, text[at:])]), sources
+    return "".join([*parts, _unquoted(text[at:], replaced)]), sources
+
+
+def _unquoted(text: str, replaced: Callable[[re.Match[str]], str]) -> str:
+    return PLACEHOLDER.sub(replaced, TEMPLATE.sub(replaced, text))
 
 
 def word_with_hole(word: str, sources: dict[str, str]) -> str:

@@ -94,14 +94,38 @@ ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "xargs", "parallel
 """They start what their words name in a container or on another host, or are launchers that no Plan can say."""
 SCRIPT = re.compile(r".+\.(?:sh|bash|slurm|sbatch)")
 STARTS = re.compile(r"(?:^|[\s/])(?:deepspeed|torchrun|accelerate(?:-|\s+)launch|python[\d.]*|[\w-]+\.(?:py|sh))(?:$|\s)")
-WRAPPERS = ("srun", "mpirun", "mpiexec", "nsys", "ncu", "numactl", "taskset", "py-spy", "singularity", "apptainer", "enroot")
+WRAPPERS = (
+    "srun",
+    "mpirun",
+    "mpiexec",
+    "jsrun",
+    "ibrun",
+    "aprun",
+    "flux",
+    "nsys",
+    "ncu",
+    "numactl",
+    "taskset",
+    "py-spy",
+    "singularity",
+    "apptainer",
+    "enroot",
+)
 """Programs that start the command after them, and that a note mentions."""
+NAMING = (
+    "pip pip3 git apt apt-get yum dnf brew module conda mamba pkill killall kill pgrep grep egrep sed awk ls cp mv rm ln chmod cat tee"
+    " man type whereis alias source . eval test [ [[ make tail head watch find wget curl squeue scancel qsub bsub sbatch ps kubectl"
+    " helm python"
+)
+OF_RANKS = ("torchrun", "deepspeed", "accelerate")
 NOT_TRAINING = re.compile(
-    r"(?:^|[/_.-])(?:pip|venv|setup|download|prepare|preprocess|convert|eval|evaluate|install|json|http|test|merge|server?|serve|api|requirements)"
+    r"(?:^|[/_.-])(?:pip|venv|setup|download|prepare|preprocess|tokenize|pretokenize|convert|eval|evaluate|install|json|http|test|merge|server?|serve|api|requirements)"
     r"(?:$|[/_.-])|^(?:pytest|ipykernel|build|black)$"
 )
 """Python programs that start no training, or are less likely to than other commands of the text."""
 
+KNOWN = frozenset({*programs.BUILTINS, *programs.PRINTING, *ELSEWHERE, *CONTAINERS, *SHELLS, *FRAMEWORKS, *NAMING.split()})
+"""Programs whose words name launchers without starting them, or that start them elsewhere."""
 UNLIKELY = 9
 """The rank of a program that starts no training: used only if there is nothing else."""
 
@@ -139,6 +163,9 @@ def recognise(words: Sequence[str]) -> Recognised | None:
             rest = rest[start:]
         elif "--" in rest[1:] and first not in programs.BUILTINS and first not in programs.PRINTING:
             rest = rest[rest.index("--", 1) + 1 :]
+        elif first not in KNOWN and (start := _launcher_after(rest)):
+            wrappers.append(tuple(rest[:start]))
+            rest = rest[start:]
         else:
             return None
     return None
@@ -227,6 +254,15 @@ def _launcher(words: Sequence[str]) -> tuple[str, list[str]] | None:
     return _python(rest) if PYTHON.fullmatch(first) else None
 
 
+def _launcher_after(words: Sequence[str]) -> int:
+    """Return where an unmistakable launch begins behind a program that is not known here; 0 for none."""
+    for at in range(1, len(words)):
+        found = _launcher(words[at:])
+        if found and found[0] in OF_RANKS and (found[0] != "deepspeed" or any(word.endswith(".py") for word in found[1])):
+            return at
+    return 0
+
+
 def _script(first: str, words: Sequence[str]) -> list[str]:
     """Return the file and the arguments of `bash FILE …` or `./FILE.sh …`; empty where it is neither."""
     if first in SHELLS:
@@ -239,7 +275,7 @@ def _shell_text(rest: list[str]) -> str | None:
     """Return the text of `bash -c TEXT`, also as -lc, -xc."""
     for at, word in enumerate(rest):
         if re.fullmatch(r"-[a-z]*c", word):
-            return rest[at + 1] if at + 1 < len(rest) else None
+            return next(iter(rest[at + 1 + (rest[at + 1 : at + 2] == ["--"]) :]), None)
         if not word.startswith("-"):
             return None
     return None

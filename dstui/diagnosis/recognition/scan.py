@@ -64,29 +64,27 @@ def unnamed(raised: Raised, text: str) -> Signature:
     return BY_ID[cause_of(raised, text)]
 
 
+PLACES: tuple[tuple[str, str, Callable[[Raised, str], bool]], ...] = (
+    ("CKPT-SHAPE", "MODEL-LOAD", lambda raised, _: "transformers/modeling_utils" in raised.deepest.file),
+    ("USER-SHAPE", "CKPT-SHAPE", lambda raised, _: LOADS.search(raised.deepest.function) is not None),
+    ("MODEL-FILE-PATH", "DATA-FILE", lambda _, text: re.search(DATA_PATH, text) is not None),
+    *((cause, "SAVE-FOLDER", lambda raised, _: to_be_written(raised)) for cause in FILE_CAUSES),
+    ("AUTO-UNRESOLVED", "USER-PY", lambda raised, _: raised.name == "TypeError" and not raised.in_deepspeed),  # a number left as a string
+    ("IMPORT-TORCH", "IMPORT-OTHER", lambda raised, text: raised.in_user_code and "import name '_" in text),  # private parts of PyTorch
+    ("IMPORT-ASKED", "USER-PY", lambda raised, text: raised.in_user_code and "name 'deepspeed' is not defined" in text),  # not imported
+    ("OOM-GPU", "GPU-BUSY", lambda raised, _: "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS),
+)
+"""The cause that a text has by itself -> the one that it has because of where it was raised, and the condition."""
+
+
 def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Signature:
     """Return the signature that the text has because of where it was raised."""
     if raised is None:
         return signature
-    if signature.id == "CKPT-SHAPE" and "transformers/modeling_utils" in raised.deepest.file:
-        return BY_ID["MODEL-LOAD"]
-    if signature.id == "USER-SHAPE" and LOADS.search(raised.deepest.function):
-        return BY_ID["CKPT-SHAPE"]
-    if signature.id == "MODEL-FILE-PATH" and re.search(DATA_PATH, text):
-        return BY_ID["DATA-FILE"]
-    if signature.id in FILE_CAUSES and to_be_written(raised):
-        return BY_ID["SAVE-FOLDER"]
-    if signature.id == "WINDOWS" and not raised.in_deepspeed:
-        return unnamed(raised, "")
-    if signature.id == "AUTO-UNRESOLVED" and raised.name == "TypeError" and not raised.in_deepspeed:
-        return BY_ID["USER-PY"]  # a number that YAML or a parser left as a string
-    if signature.id == "IMPORT-TORCH" and raised.in_user_code and "import name '_" in text:
-        return BY_ID["IMPORT-OTHER"]  # the script itself uses private parts of PyTorch
-    if signature.id == "IMPORT-ASKED" and raised.in_user_code and "name 'deepspeed' is not defined" in text:
-        return BY_ID["USER-PY"]  # the script itself has not imported it
-    if signature.id == "OOM-GPU" and "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS:
-        return BY_ID["GPU-BUSY"]
-    return signature
+    for cause, other, applies in PLACES:
+        if signature.id == cause and applies(raised, text):
+            return BY_ID[other]
+    return unnamed(raised, "") if signature.id == "WINDOWS" and not raised.in_deepspeed else signature
 
 
 def _has_frame(hit: Hit) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence, Kind
@@ -66,7 +66,7 @@ def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) 
         signature.confirm.replace("import NAME", f"import {subject or 'NAME'}"),
         (Fix(look),) if look else _fixes(signature, verdict, plan),
         tuple(verdict.others),
-        _notes(context, verdict),
+        tuple(_notes(context, verdict)),
         every_rank=every_rank(context, verdict.hits),
         last_error=_last_error(context, verdict),
         could_be=candidates(context, verdict, plan is not None) if kind in ("failure", "stop") else (),
@@ -156,33 +156,30 @@ def _fixes(signature: Signature, verdict: Verdict, plan: Plan | None) -> tuple[F
     return tuple(fixes.values())
 
 
-def _notes(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
-    """Return notes: why the launcher's message is misleading, and other remarks."""
-    notes: list[str] = []
-    named = {end.rank for end in context.bad_ends if end.rank is not None and end.stream.split(":", 1)[1] in context.found.agents}
-    if verdict.rank is not None and named and verdict.rank not in named:
-        notes.append(f"torchrun names rank {min(named)}: that is the first that ended, not the first that failed.")
-    last = {int(rank) for end in context.bad_ends for rank in LAST_STARTED.findall(end.text)}
-    if verdict.rank is not None and last - {verdict.rank}:
-        notes.append("The command in DeepSpeed's line `exits with return code` is that of the rank started last: only its code counts.")
-    if (
-        any(hit.signature.id == "CVD-IGNORED" for hit in context.found.hits)
-        and verdict.signature is not None
-        and verdict.signature.role == "root"
-    ):
-        notes.append("CUDA_VISIBLE_DEVICES was ignored: the launcher was told which GPUs to use in another way.")
-    if verdict.signature is BY_ID["OOM-GPU"] and len(context.ranks) > 1:
-        notes.append(_who_ran_out({hit.rank for hit in verdict.hits}, len(context.ranks)))
-    if verdict.signature is BY_ID["BATCH-ASSERT"] and (counted := _who_counted([hit.text for hit in verdict.hits])):
-        notes.append(counted)
-    missing = context.silent() if verdict.signature is not None and verdict.signature.role == "symptom" else []
+def _notes(context: FailureContext, verdict: Verdict) -> Iterator[str]:
+    """Yield notes: why the launcher's message is misleading, and other remarks."""
+    found, signature = context.found, verdict.signature
+    role = signature.role if signature is not None else ""
+    if verdict.rank is not None:
+        named = {end.rank for end in context.bad_ends if end.rank is not None and end.stream.split(":", 1)[1] in found.agents}
+        if named and verdict.rank not in named:
+            yield f"torchrun names rank {min(named)}: that is the first that ended, not the first that failed."
+        if {int(rank) for end in context.bad_ends for rank in LAST_STARTED.findall(end.text)} - {verdict.rank}:
+            yield "The command in DeepSpeed's line `exits with return code` is that of the rank started last: only its code counts."
+    if role == "root" and any(hit.signature.id == "CVD-IGNORED" for hit in found.hits):
+        yield "CUDA_VISIBLE_DEVICES was ignored: the launcher was told which GPUs to use in another way."
+    if signature is BY_ID["OOM-GPU"] and len(context.ranks) > 1:
+        yield _who_ran_out({hit.rank for hit in verdict.hits}, len(context.ranks))
+    if signature is BY_ID["BATCH-ASSERT"] and (counted := _who_counted([hit.text for hit in verdict.hits])):
+        yield counted
+    missing = context.silent() if role == "symptom" else []
     if 0 < len(missing) < max(len(context.ranks), 2):
         listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
-        notes.append(f"No message about it from rank {listed}: first check what {'it' if len(missing) == 1 else 'they'} did.")
-    if verdict.signature is not None and (remark := context.found.remarks.get(verdict.signature.id)):
-        notes += [remark] if all(hit.text != remark for hit in verdict.hits) else []
-    slow = {hit.signature.title for hit in context.found.hits if hit.signature.role == "performance"}
-    return (*notes, *sorted(f"{title}." for title in slow))
+        yield f"No message about it from rank {listed}: first check what {'it' if len(missing) == 1 else 'they'} did."
+    remark = found.remarks.get(signature.id) if signature is not None else None
+    if remark and all(hit.text != remark for hit in verdict.hits):
+        yield remark
+    yield from sorted(f"{title}." for title in {hit.signature.title for hit in found.hits if hit.signature.role == "performance"})
 
 
 def _who_ran_out(ranks: set[int | None], world: int) -> str:
@@ -232,9 +229,15 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
         UNKNOWN if failed else NO_END,
         evidence=tuple(lines[:MOST_LINES]) if failed else (),
         first_failing_rank=(rank if certain else named_by_launcher(context)) if failed else None,
-        notes=tuple(found.cut) if failed or found.cut else _what_would_show_the_end(context),
+        notes=(*_where_to_look(context), *(found.cut if failed or found.cut else _what_would_show_the_end(context))),
         could_be=could_be,
     )
+
+
+def _where_to_look(context: FailureContext) -> tuple[str, ...]:
+    """Return the notes of the text that name another log, which has the reason."""
+    hints = {hit.signature for hit in context.found.hits if hit.signature.role == "hint" and hit.signature.confirm}
+    return tuple(f"{one.title}: {one.confirm}" for one in sorted(hints, key=lambda one: one.id))
 
 
 def _what_would_show_the_end(context: FailureContext) -> tuple[str, ...]:

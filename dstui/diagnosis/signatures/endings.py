@@ -107,6 +107,7 @@ SIGNATURES = (
             rx("Segmentation fault", r"Segmentation fault(?! (?!in\b|at\b|is\b|was\b|encountered|detected|occurred|received)[a-z])"),
             rx("segmentation fault", r"segmentation fault +\(core dumped\)|^\[\d+\].*segmentation fault"),
             "Segfault encountered",
+            rx("died with signal 11", r"\bdied with signal 11\b"),  # Perl's
         ),
         (
             Remedy("Let Python print its stack at the next one", patches.environment("PYTHONFAULTHANDLER", "1")),
@@ -254,10 +255,10 @@ SIGNATURES = (
             rx("DeadlineExceeded", r"(?:[Rr]eason:?\s+|reason=)\"?DeadlineExceeded"),
         ),
         (
-            "Save a checkpoint in time (#SBATCH --signal=B:USR1@600), and resume in the next job",
+            "Save a checkpoint in time (#SBATCH --signal=B:USR1@600, bsub -wt 10), and resume in the next job",
             Remedy("Ask for twice the time", patches.longer_time),
         ),
-        "sacct -j JOB --format=State,Timelimit,Elapsed",
+        "sacct -j JOB --format=State,Timelimit,Elapsed (LSF: bjobs -l JOB; PBS: qstat -fx JOB)",
         alone=True,
     ),
     Signature(
@@ -281,8 +282,8 @@ SIGNATURES = (
     Signature(
         "SLURM-PREEMPT",
         "stop",
-        "SLURM took the nodes away",
-        "A job of higher priority came, or a node failed.",
+        "The scheduler took the nodes away",
+        "A job of higher priority came, a spot instance was reclaimed, or a node failed.",
         (
             rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE)"),
             rx("Interrupted - ", r"^[\d :-]+Interrupted - (?:Training|Processing) job interrupted"),  # SageMaker's, for spot instances
@@ -296,8 +297,8 @@ SIGNATURES = (
     Signature(
         "SLURM-CANCEL",
         "stop",
-        "The SLURM job was cancelled",
-        "By scancel, or by srun after one task failed.",
+        "The job was cancelled",
+        "By its owner or an administrator (scancel, bkill, qdel), or by srun after one task failed.",
         (
             "TERM_OWNER",
             rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO (?:TIME|PREEMPTION|NODE))"),
@@ -305,7 +306,7 @@ SIGNATURES = (
         ),
         ("Start it again if it was not meant: dstui checkpoint PATH says from which step it can resume",),
         alone=True,
-        confirm="sacct -j JOB --format=State,ExitCode,End",
+        confirm="sacct -j JOB --format=State,ExitCode,End (LSF: bhist -l JOB; PBS: qstat -fx JOB): who ended it.",
     ),
     Signature(
         "SIGHUP",

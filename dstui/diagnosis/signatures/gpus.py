@@ -69,6 +69,25 @@ SIGNATURES = (
         answer="NO-GPU",
     ),
     Signature(
+        "NEURON-DEVICE",
+        "root",
+        "A Neuron device (Trainium, Inferentia) could not be opened",
+        "Another process holds it, the driver is not loaded, or the container was started without it.",
+        (
+            rx("Could not open the nd", r"TDRV:\w+\s+Could not open the nd\d"),
+            rx("Failed to initialize devices", r"NRT:\w+\s+Failed to initialize devices"),
+        ),
+        (
+            "End the process that holds it: neuron-ls shows the pid per device",
+            "If neuron-ls finds no device: load the driver (sudo modprobe neuron), or give the container --device=/dev/neuron0 and so on",
+        ),
+        "neuron-ls, on that host and in the container.",
+        alone=True,
+        sure=False,
+        alike=("GPU-BUSY",),
+        answer="NO-GPU",
+    ),
+    Signature(
         "NO-GPU-QUIET",
         "quiet",
         "No GPU was found, so the CPU trained",

@@ -174,7 +174,8 @@ SIGNATURES = (
         "CONTAINER",
         "root",
         "The container did not start",
-        "Its image, or a folder to be mounted into it, does not exist on this host, is not readable, or cannot be fetched.",
+        "Its image, a folder to be mounted into it, or a device that it asks for does not exist on this host, is not readable, or cannot "
+        "be fetched.",
         (
             rx("FATAL: ", r"^FATAL: {3}\S"),  # apptainer and singularity
             rx(
@@ -183,6 +184,8 @@ SIGNATURES = (
             ),
             rx("pyxis: ", r"pyxis: (?:container start failed|failed to|couldn't|error)"),
             rx("ImagePull", r"\b(?:ErrImagePull|ImagePullBackOff)\b"),
+            rx("OCI runtime create failed", r"(?:failed to create|[Ee]rror).*OCI runtime create failed"),
+            rx("CDI devices", r"failed to inject CDI devices: unresolvable CDI devices"),
             rx("connect to the Docker daemon", r"(?i:cannot|permission denied).*connect to the Docker daemon"),
         ),
         ("ls of the image and of every mounted folder, on the host that failed; docker pull, with a login if the registry needs one",),
@@ -213,6 +216,33 @@ SIGNATURES = (
         sure=False,
         alike=("CONTAINER", "IMPORT-MISSING"),
         answer="REMOTE-ENV",
+    ),
+    Signature(
+        "POD-VOLUME",
+        "root",
+        "Kubernetes could not mount a volume of the pod",
+        "The file server refuses this node or does not answer, the claim is not bound, or a secret or config map does not exist.",
+        (
+            rx("SetUp failed for volume", r"MountVolume\.\w+ failed for volume"),
+            rx("Unable to attach or mount volumes", r"Unable to attach or mount volumes"),
+        ),
+        (
+            "Read the words after it: they are the file server's own (access denied: let it export the folder to the nodes of the cluster)",
+            "kubectl get pvc,secret,configmap: what the pod names must be there, and the claim Bound",
+        ),
+        "kubectl describe pod POD, and the same mount by hand on that node.",
+        launcher=True,
+        alone=True,
+        sure=False,
+        alike=("CKPT-PERM", "CONTAINER"),
+        answer="REMOTE-ENV",
+    ),
+    Signature(
+        "POD-RESTARTS",
+        "hint",
+        "The container of the pod ends again and again, and its own log says why",
+        signs=(rx("CrashLoopBackOff", r"\bCrashLoopBackOff\b"), rx("Back-off restarting", r"Back-off restarting failed container")),
+        confirm="kubectl logs --previous POD, and Last State in kubectl describe pod POD: the exit code and the reason.",
     ),
     Signature(
         "POD-PENDING",

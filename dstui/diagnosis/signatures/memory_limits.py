@@ -13,7 +13,7 @@ SIGNATURES = (
         "Parameters, gradients, optimizer states and activations of one rank need more than its GPU has free.",
         (
             "CUDA out of memory",
-            rx("OutOfMemoryError", r"(?<!ray\.exceptions)(?:cuda|torch|^|\W)\.?(?<!ray\.exceptions\.)OutOfMemoryError"),
+            rx("OutOfMemoryError", r"(?<!ray\.exceptions)(?:cuda|torch|^|\W)\.?(?<!ray\.exceptions\.)(?<!in function ')OutOfMemoryError"),
             "hipErrorOutOfMemory",
             "CUDA error: out of memory",
             "HIP out of memory",
@@ -54,6 +54,7 @@ SIGNATURES = (
             ),  # JAX's
             rx("OOM when allocating", r"OOM when allocating tensor"),  # TensorFlow's
             rx("ResourceExhaustedError", r"errors_impl\.ResourceExhaustedError"),
+            rx("CUDA_ERROR_OUT_OF_MEMORY", r"(?:Error|ERROR|[Ee]xception)\b.*CUDA_ERROR_OUT_OF_MEMORY"),  # of the driver
             rx("of device memory", r"Error allocating \d+ bytes of device memory"),  # Theano's
         ),
         (
@@ -159,7 +160,7 @@ SIGNATURES = (
             rx("oom", r"oom-kill:|oom_kill (?:event|[1-9])|oom_reaper"),
             rx("Out Of Memory", r": Out Of Memory$"),
             rx("Killed process", r"(?:Out of memory|Memory cgroup out of memory).*Killed process \d+|Killed process \d+ \("),
-            "OOMKilled",
+            rx("OOMKilled", r"OOMKilled(?!\W{0,4}(?i:false)\b)"),  # Kubernetes' and docker's
             rx("low on resource: memory", r"node was low on resource: memory"),
             rx("running low on memory", r"killed due to the node running low on memory"),
             rx("killed due to memory pressure", r"killed due to memory pressure \(OOM\)"),
@@ -173,7 +174,7 @@ SIGNATURES = (
             Remedy("Offload to ordinary instead of pinned memory", patches.unpin),
             Remedy("Ask SLURM for all memory of each node", patches.all_memory),
             "Load the model once, not once per rank: low_cpu_mem_usage, HfDeepSpeedConfig before from_pretrained, fewer ranks per host",
-            "Give the job the memory of the host: #SBATCH --mem=0, a higher container limit",
+            "Give the job more memory: #SBATCH --mem=0, #BSUB -R rusage[mem=…], #PBS -l mem=…, resources.limits.memory of the pod",
         ),
         "dmesg | grep -i oom, and grep oom_kill /sys/fs/cgroup/memory.events, on the host that failed.",
         explains=("KILLED-UNKNOWN", "DL-WORKER", "SIGABRT"),
@@ -204,6 +205,7 @@ SIGNATURES = (
         (
             rx("DefaultCPUAllocator", r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"),
             rx("Cannot allocate memory", r"Cannot allocate memory"),
+            rx("Insufficient memory", r"error: \(-4:Insufficient memory\)"),  # OpenCV's
             rx("[WinError ", r"\[WinError (?:8|14|1455)\]"),
             rx("MemoryError", r"^(?:[\w.]*\.)?_?(?:Array|Arrow)?MemoryError\b(?!.*\bdevice memory)"),
         ),

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ADDRESS = re.compile(r"https://github\.com/([^/]+/[^/]+)/blob/([0-9a-f]{40})/(.+?)(?:#(block|cell)-(\d+)|#L1-L(\d+))?$")
+ADDRESS = re.compile(r"https://github\.com/([^/]+/[^/]+)/blob/([0-9a-f]{40})/(.+?)(?:#(block|cell)-(\d+)|#L(\d+)-L(\d+))?$")
 BLOCK = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 
 
@@ -43,12 +43,12 @@ def text_of(address: str, clones: Path) -> bytes | None:
     found = ADDRESS.match(address)
     if found is None:
         return None
-    repository, commit, path, part, number, lines = found.groups()
+    repository, commit, path, part, number, first, last = found.groups()
     data = blob(clones / repository.replace("/", "+"), commit, path)
     if data is None:
         return None
-    if lines:
-        return b"\n".join(data.split(b"\n")[: int(lines)]) + b"\n"
+    if last:
+        return b"\n".join(data.split(b"\n")[int(first) - 1 : int(last)]) + b"\n"
     if part == "block":
         return list(BLOCK.finditer(data.decode(errors="replace")))[int(number)][1].encode()
     return cell(data.decode(errors="replace"), int(number)).encode() if part else data
