@@ -133,6 +133,14 @@ RAISED = {
     "NO-INTERNET": [
         ("ValueError: Connection error, and we cannot find the requested files in the cached path.", "transformers/file_utils.py"),
     ],
+    "ACCEL-ERROR": [
+        (
+            "tensorflow.python.framework.errors_impl.InvalidArgumentError: From /job:worker/replica:0/task:0:\n"
+            "Compilation failure: Detected unsupported operations when trying to compile graph body_7 on XLA_TPU_JIT: Print",
+            "tensorflow/python/client/session.py",
+        )
+    ],
+    "CKPT-PERM": [("PermissionError: [Errno 13] Permission denied: '/dev/kfd'", "torch/cuda/__init__.py")],
     "TRACKER-LOGIN": [("wandb.errors.AuthenticationError: API key verification failed", "wandb/a.py")],
     "WINDOWS": [("OSError: [WinError 1314] A required privilege is not held by the client", "deepspeed/ops/op_builder/builder.py")],
     "ALLOC-REFUSED": [
@@ -267,6 +275,20 @@ def test_last_line_of_shell_or_scheduler_is_known(tmp_path: Path, cause: str, li
     found = diagnose_lines(tmp_path / "log", [*(f"step {number} loss 2.{number}" for number in range(70)), *line.split("\n")])
     assert found.cause == cause
     assert found.first_failing_rank in (None, 0)
+
+
+def test_azure_ml_names_the_file_with_the_programs_own_output(tmp_path: Path) -> None:
+    report = "Execution failed. User process 'python' exited with status code 1. Please check log file 'user_logs/std_log.txt'"
+    found = diagnose_lines(tmp_path / "log", [f"ERROR lifecycle: failed to execute commands: {report}", "INFO lifecycle: all closed"])
+    assert (found.cause, found.kind) == (None, "failure")
+    assert "dstui diagnose user_logs/std_log.txt" in found.notes[0]
+
+
+def test_first_error_of_a_compiler_is_shown(tmp_path: Path) -> None:
+    error = "src/attention.cu:12:7: error: no member named 'rows' in 'Tile'"
+    lines = ["[ 50%] Building", error, "make[2]: *** [CMakeFiles/k.dir/src/attention.cu.o] Error 1", "make: *** [Makefile:9: all] Error 2"]
+    found = diagnose_lines(tmp_path / "log", lines)
+    assert (found.cause, found.evidence[0].text) == ("OP-BUILD", error)
 
 
 def test_pod_that_restarts_is_told_where_its_reason_is(tmp_path: Path) -> None:

@@ -59,6 +59,42 @@ SIGNATURES = (
         alike=("USER-PY", "DTYPE-UNSUPPORTED", "OOM-GPU"),
     ),
     Signature(
+        "DEVICE-PERM",
+        "root",
+        "This user may not open the device files of the accelerator",
+        "They belong to a group that the user is not in, or the container was started without them.",
+        (rx("Permission denied", r"Permission denied: '?/dev/(?:davinci|hisi|nvidia|dri|kfd|accel|neuron|hl|habana|cambricon|mtgpu)"),),
+        (
+            "ls -l of that file shows its group: sudo usermod -aG GROUP $USER, and log in again (ROCm and Intel: render and video; Ascend: "
+            "HwHiAiUser)",
+            "In a container: give it the devices (--device=/dev/…), or start it as that group (--group-add)",
+        ),
+        "ls -l of the file in the message, and id, as the user of the ranks.",
+        alone=True,
+        sure=False,
+        explains=("CKPT-PERM", "NPU-ERROR", "ACCEL-ERROR"),
+        alike=("NO-GPU",),
+        answer="CKPT-PERM",
+    ),
+    Signature(
+        "XLA-OPERATION",
+        "root",
+        "The TPU's compiler has no such operation",
+        "A part of the model that XLA compiles has an operation, or a shape that changes, which the device cannot run.",
+        (
+            rx("Detected unsupported operations", r"Detected unsupported operations when trying to compile graph"),
+            rx("TPU compilation failed", r"^\s*(?:\(\d\) )?(?:\S+Error: )?.{0,60}TPU compilation failed"),
+        ),
+        (
+            "The message names the operation: move it into the input pipeline, which runs on the CPU, or replace it",
+            "tf.config.set_soft_device_placement(True) lets TensorFlow run it on the host (slower)",
+        ),
+        "The same function alone under tf.function(jit_compile=True).",
+        sure=False,
+        alike=("USER-PY", "OOM-GPU"),
+        answer="ACCEL-ERROR",
+    ),
+    Signature(
         "ACCEL-ABORT",
         "root",
         "AMD's runtime aborted the process after a fault on the GPU",

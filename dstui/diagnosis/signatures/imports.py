@@ -107,6 +107,7 @@ SIGNATURES = (
             rx("operator torch", r"operator torch(?:vision|audio)::\w+ does not exist"),
             rx("compiled with different CUDA", r"compiled with different CUDA (?:major )?versions"),
             "Numpy is not available",
+            rx("failed to be inspected", r"Model architectures \[.*\] failed to be inspected"),  # vLLM could not import its own model
             "StrictDataclassFieldValidationError: Validation error for field",  # an older model's config.json, a newer huggingface_hub
             "load() missing 1 required positional argument: 'Loader'",  # PyYAML 6, and a script for an older one
             rx("Descriptors cannot", r"Descriptors cannot (?:not )?be created directly"),

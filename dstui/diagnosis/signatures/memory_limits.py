@@ -172,7 +172,7 @@ SIGNATURES = (
         ),
         (
             Remedy("Offload to ordinary instead of pinned memory", patches.unpin),
-            Remedy("Ask SLURM for all memory of each node", patches.all_memory),
+            Remedy("Ask the scheduler for all memory of each node", patches.all_memory),
             "Load the model once, not once per rank: low_cpu_mem_usage, HfDeepSpeedConfig before from_pretrained, fewer ranks per host",
             "Give the job more memory: #SBATCH --mem=0, #BSUB -R rusage[mem=…], #PBS -l mem=…, resources.limits.memory of the pod",
         ),
