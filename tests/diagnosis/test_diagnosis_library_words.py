@@ -40,6 +40,12 @@ RAISED = {
             "lightning/a.py",
         ),
     ],
+    "REMOTE-ENV": [
+        (
+            "docker.errors.DockerException: Error while fetching server API version: ('Connection aborted.', FileNotFoundError(2))",
+            "docker/api.py",
+        ),
+    ],
     "DEVICE-MIX": [
         ("RuntimeError: expected device cuda:0 but got device cpu", ""),
         ("RuntimeError: module must have its parameters and buffers on device cuda:0 but found one on cpu", "torch/nn/parallel/a.py"),
