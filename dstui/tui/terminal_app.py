@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from textual import events
-from textual._styles_cache import StylesCache
 from textual.app import App
 from textual.css.stylesheet import Stylesheet
 from textual.driver import Driver
@@ -29,11 +28,8 @@ from dstui.base.regular_files import append_regular
 from dstui.tui.kit.drawing import SAFELY, combine_filters
 from dstui.tui.kit.driver import LastingDriver
 from dstui.tui.kit.styles import THEMES
+from dstui.tui.kit.textual_mends import mend_textual
 from dstui.tui.session.settings import setting
-
-# Textual means to cache two colours with this method of the class, but it is one of the object: the painted lines of the last thousand
-# widgets stay in memory, two mebibytes for an hour of use.
-StylesCache.get_inner_outer = classmethod(StylesCache.get_inner_outer)  # type: ignore[arg-type, assignment, method-assign]
 
 
 class ThemedStyles(Stylesheet):
@@ -58,6 +54,7 @@ class TerminalApp(App[int]):
     CSS_PATH = Path(__file__).parent / "styles" / "app.tcss"
 
     def __init__(self) -> None:
+        mend_textual()
         self._variables: dict[str, dict[str, str]] = {}
         super().__init__()
         self.stylesheet: Stylesheet = ThemedStyles(variables=self.get_css_variables())

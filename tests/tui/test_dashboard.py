@@ -77,6 +77,10 @@ def test_number_of_plots_follows_the_room(width: int, height: int, lines: list[l
     assert not lines or {len(row.text) for row in rows} == {width}
 
 
+def test_plots_of_a_high_screen_leave_no_empty_lines() -> None:
+    assert len(grid(series(a=[1, 2], b=[3, 1], c=[1, 1], d=[1, 2]).ordered(), 90, 52)[0]) == 52
+
+
 def test_plot_of_nan_values_says_so() -> None:
     rows, _ = grid(series(loss=[1.0, float("nan"), 2.0]).ordered(), 40, 10)
     assert "✖ 1 no number" in rows[0].text

@@ -213,6 +213,18 @@ async def test_text_that_the_mouse_has_selected_is_marked(open_app: Open, job: M
         assert {segment.style.bgcolor for segment in log.render_line(0)} == {ground}
 
 
+async def test_whole_line_is_wrapped_again_for_a_narrower_terminal(open_app: Open, tmp_path: Path) -> None:
+    made = MadeJob(tmp_path / "job", 1, state="succeeded")
+    made.say(0, f"begin {'.' * 150} end")
+    async with open_app() as pilot:
+        await show_job(pilot, made.folder)
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: " end" in text_of(pilot, "#whole-line"))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: len(text_of(pilot, "#whole-line").splitlines()) > 2)
+        assert " end" in screen(pilot)
+
+
 async def test_home_goes_to_the_first_line(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 1, state="succeeded")
     made.say(0, *(f"line {n} {'.' * 100}" for n in range(60_000)))

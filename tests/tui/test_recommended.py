@@ -78,6 +78,16 @@ async def test_closest_alternatives_are_shown_if_nothing_fits(open_app: Open) ->
         assert not store(pilot).can_undo
 
 
+@pytest.mark.parametrize(("gpus", "heading"), [(0, "RAM  left tok/s"), (1, "GPU  left tok/s  RAM")])
+async def test_plans_name_the_ram_once(open_app: Open, gpus: int, heading: str) -> None:
+    async with open_app(SEVEN.replace("7.0e9", "1.0e8").replace("2048", "256"), gpus=gpus) as pilot:
+        await until(pilot, lambda: store(pilot).state.outlook)
+        await pilot.press("3", "r")
+        await until(pilot, lambda: "The best of" in text_of(pilot, ROWS))
+        headings = [line.strip() for line in text_of(pilot, ROWS).splitlines() if "left tok/s" in line]
+        assert headings[-1] == heading
+
+
 async def test_both_keys_say_which_model_setting_is_missing(open_app: Open) -> None:
     async with open_app(PLAN, gpus=2) as pilot:
         for key in ("r", "M"):

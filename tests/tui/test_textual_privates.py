@@ -10,12 +10,16 @@ import importlib
 import inspect
 import pkgutil
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 
 import pytest
+from rich.segment import Segment
+from textual.strip import Strip
 
 import dstui.tui
+from dstui.tui.kit.textual_mends import mend_textual
 
 PRIVATE = {
     # (class or module of Textual, name): where dstui uses it, and why
@@ -46,7 +50,7 @@ PRIVATE = {
     (
         "textual._styles_cache",
         "StylesCache",
-    ): "terminal_app.py: its get_inner_outer is made a method of the class, since its cache would keep the painted lines of every closed dialog",
+    ): "kit/textual_mends.py: its get_inner_outer is made a method of the class, since its cache would keep the painted lines of every closed dialog",
     ("textual.css.stylesheet.Stylesheet", "_variables"): "terminal_app.py: read, since the same colours need no second parsing",
     ("textual.message_pump.MessagePump", "_close_messages_no_wait"): "terminal_app.py: ends the app, as Textual's own handler does",
     ("textual.command.CommandPalette", "_gather_commands"): "commands.py: overridden, so that a closed palette looks for nothing more",
@@ -114,3 +118,13 @@ def test_private_modules_of_textual_are_in_the_table() -> None:
         inspect.getsource(importlib.import_module(found.name)) for found in pkgutil.walk_packages(dstui.tui.__path__, "dstui.tui.")
     )
     assert set(re.findall(r"(?:from|import) (textual(?:\.\w+)*\._\w+)", text)) == {where for where, _ in PRIVATE if "._" in where}
+
+
+def test_line_that_is_not_cut_does_not_hold_itself() -> None:
+    mend_textual()
+    strip = Strip([Segment("a line"), Segment(", whole")])
+    before = sys.getrefcount(strip)
+    uncut = [strip.divide(cuts) == [strip] for cuts in ([13], [13, 20])]
+    after = sys.getrefcount(strip)
+    assert uncut == [True, True] and after == before
+    assert [part.text for part in strip.divide([4, 13])] == ["a li", "ne, whole"]

@@ -152,20 +152,22 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
     if found.problem:
         return paragraph(f"No recommendation: {found.problem}", width)
     estimate = outlook.forecast
+    beside = bool(estimate.gpu.bytes)  # without a GPU, the first column is the RAM
     rows = [row((headings(estimate), "faint")), _line(figure(estimate), "the Plan as it is", estimate.verdict, width), BLANK]
     if not found.rows:
-        ways = found.ways or ("nothing that was tried: use a smaller model, or larger GPUs",)
+        ways = found.ways or (f"nothing that was tried: use a smaller model, or {'larger GPUs' if beside else 'more RAM'}",)
         rows += paragraph(f"Nothing fits, of {found.candidates:,} plans with the same samples in a step. What would:", width)
         return rows + [line for way in ways for line in paragraph(way, width - 2, first=(Span("- ", "accent"),))]
     rows += paragraph(
         f"The best of {found.candidates:,} plans with the same samples in a step, precision and sequence, {found.order}:", width, "dim"
     )
-    rows.append(row((f"{headings_of_fitting(estimate)}  RAM", "faint")))
+    rows.append(row((headings_of_fitting(estimate) + "  RAM" * beside, "faint")))
     for number, plan in enumerate(found.rows):
         best = f"{', '.join(plan.best_at)}: " if plan.best_at else ""
-        rows.append(_line(_figures(plan), best + plan.why, plan.verdict, width, number))
+        figures = _figures(plan, ram=beside)
+        rows.append(_line(figures, best + plan.why, plan.verdict, width, number))
         if number == cursor:
-            rows += _changes(outlook, plan, width)
+            rows += _changes(outlook, plan, width - len(figures) - 2, width)
     rows += paragraph(f"The second against the first: {found.second}", width, "dim") if found.second else []
     rows += paragraph(f"Cheaper: {found.cheapest}", width, "dim") if found.cheapest else []
     rows += paragraph(f"{NOT_SEARCHED[0].upper()}{NOT_SEARCHED[1:]}", width, "dim")
@@ -179,14 +181,16 @@ def _line(figures: str, words: str, verdict: Verdict, width: int, key: int | Non
     return row((f"{figures}  ", STYLE_OF[SEVERITY[verdict]]), fit(words, min(len(words), room)), key=key)
 
 
-def _figures(plan: RankedPlan) -> str:
-    figures = columns(plan.gpu_bytes, plan.headroom, plan.speed.tokens if plan.speed else None)
-    ram = f"{(plan.host_bytes or 0) / 2**30:.0f}G{'!' if plan.tight == 'host' else ''}"
-    return f"{GLYPHS[SEVERITY[plan.verdict]]} {figures} {ram:>5}"
+def _figures(plan: RankedPlan, *, ram: bool) -> str:
+    figures = f"{GLYPHS[SEVERITY[plan.verdict]]} {columns(plan.gpu_bytes, plan.headroom, plan.speed.tokens if plan.speed else None)}"
+    if not ram:
+        return figures
+    host = f"{(plan.host_bytes or 0) / 2**30:.0f}G{'!' if plan.tight == 'host' else ''}"
+    return f"{figures} {host:>5}"
 
 
-def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
-    """Return what a plan would write, key by key, and what limits its speed."""
+def _changes(outlook: Outlook, plan: RankedPlan, room: int, width: int) -> list[Row]:
+    """Return what a plan would write, key by key, and what limits its speed if that is longer than its line's `room`."""
     from dstui.jobs.store.plan_diff import changes
 
     try:
@@ -195,7 +199,7 @@ def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
         lines = [str(error)]
     shown = lines[:MOST_CHANGES] if lines else ["no changes: this is the Plan as it is"]
     shown += [f"and {len(lines) - MOST_CHANGES} more"] if len(lines) > MOST_CHANGES else []
-    words = paragraph(plan.why, width - len(INDENT), "dim", indent=INDENT) if len(_figures(plan)) + 2 + len(plan.why) > width else []
+    words = paragraph(plan.why, width - len(INDENT), "dim", indent=INDENT) if len(plan.why) > room else []
     return [*words, *(line for text in shown for line in paragraph(text, width - len(INDENT), "value", indent=INDENT))]
 
 

@@ -206,15 +206,23 @@ class WholeLine(ToRead):
         super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", format_clock(line.time)))))
         members = [(number, each._replace(text=f"r{each.rank}  {each.text}")) for each in lines.members(number)]
         self.number, self.near = number, members or rank_context(lines, number)
+        self._wrapped_at = 0
 
     def on_mount(self) -> None:
         """Draw it when the width is known, and scroll to the line."""
         self.rows.focus()
         self.call_after_refresh(self._show)
 
+    @on(RowList.Resized)
+    def _resized(self) -> None:
+        """Wrap the lines again for another width."""
+        if self._wrapped_at not in (0, self.rows.size.width):
+            self._show()
+
     def _show(self) -> None:
         rows: list[Row] = []
         at, view = -1, self.rows
+        self._wrapped_at = view.size.width
         for number, line in self.near:
             at = len(rows) if number == self.number and at < 0 else at
             texts, style = (json_lines(line.text), "title") if number == self.number else ([line.text], "dim")

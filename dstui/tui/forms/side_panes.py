@@ -187,8 +187,12 @@ class Hint(RowList):
 
     def show(self, field: Field | None, option: Option | None, state: State) -> None:
         """Draw the help of this field or of one of its options; of the row that leads on if there is none."""
-        width = (self.size.width or 48) - 2
-        self.show_rows(hint_rows(field, option, state, width) if field else paragraph(HELP, width, "dim"))
+        width, height = (self.size.width or 48) - 2, self.size.height
+        rows = hint_rows(field, option, state, width) if field else paragraph(HELP, width, "dim")
+        if 0 < height < len(rows):  # F1 shows all of it
+            last = rows[height - 1]
+            rows = [*rows[: height - 1], row((f"{fit(last.text, min(len(last.text), width - 2))} …", last.left[-1].style))]
+        self.show_rows(rows)
 
 
 def hint_rows(field: Field, option: Option | None, state: State, width: int) -> list[Row]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 NARROWEST, LOWEST = 34, 7
 """The smallest width and height of a plot in cells, including its frame."""
-TALLEST = 20
-"""The largest height of a plot."""
+TALL, TALLEST = 20, 30
+"""The height of a plot from which there need not be others beside it, and the largest one."""
 SPARK = 12
 """Cells of a sparkline."""
 FIRST_VALUES = 2
@@ -78,7 +78,7 @@ def grid(series: Mapping[str, Buckets], width: int, height: int) -> tuple[list[R
     names = list(drawable)[:most]
     if not names or height < LOWEST:
         return [Row((Span(WAITING, "dim"),))], []
-    columns = next((few for few in range(1, columns) if -(-len(names) // few) * TALLEST <= height), min(columns, len(names)))
+    columns = next((few for few in range(1, columns) if -(-len(names) // few) * TALL <= height), min(columns, len(names)))
     lines = [names[at : at + columns] for at in range(0, len(names), columns)]
     tall = min(height // len(lines), TALLEST)
     rows: list[Row] = []
