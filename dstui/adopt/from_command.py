@@ -5,6 +5,7 @@ The command of a framework (llamafactory-cli, axolotl, swift) is kept, with the 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 from dstui.adopt.command_line import GPUS, CommandLine
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
+from dstui.adopt.literal_configuration import about_literal
 from dstui.adopt.model_options import model_section, names_model
 from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.rank_starters import cluster_of_starter
@@ -60,6 +62,9 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder, "python": line.python}
     if facts is not None and not facts.finds and facts.why.endswith(OWN) and not reader:
         notes.append(f"{line.script} has its DeepSpeed configuration in itself ({facts.why}): change it there")
+        if facts.configuration.text and line.launcher != "accelerate":
+            config = json.loads(facts.configuration.text)
+            notes += about_literal(facts.configuration)
     absent = _absent_yaml(line, read_named)
     if absent:
         notes.append(f"{absent} does not exist here: accelerate will read it itself, and its content is unknown")

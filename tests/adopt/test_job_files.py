@@ -59,6 +59,24 @@ def test_launch_of_a_job(name: str) -> None:
     assert first[:4] in text.split("\n")[launch.line - 1]
 
 
+TASKS = {
+    "tox.ini": "[testenv:a]\nsetenv =\n    A = 1\ncommands =\n    pip install x\n    torchrun t.py {posargs:--x 1}\n[other]\ncommands = lint\n",
+    "pixi.toml": '[tasks]\nlint = "ruff x"\nt = { cmd = "torchrun t.py --x 1", env = { A = "1" } }\n',
+    "pyproject.toml": '[tool.poe.tasks.t]\ncmd = """\ntorchrun t.py \\\\\n --x 1\n"""\nenv = { A = 1 }\n',
+    "justfile": 'n := "1"\nexport A := "1"\nlist:\n    @just --list\nt script="t.py" *args:\n    @torchrun {{script}} --x {{n}} {{args}}\n',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_launch_of_a_task(name: str) -> None:
+    if name.endswith(".toml"):
+        pytest.importorskip("tomllib", reason="Python 3.10 cannot read TOML")
+    assert kind_of(TASKS[name], name) == "command"
+    (launch,) = read(TASKS[name], script=name).launches
+    assert (launch.launcher, launch.words, launch.env.get("A")) == ("torchrun", ("t.py", "--x", "1"), "1")
+    assert "torchrun" in TASKS[name].split("\n")[launch.line - 1]
+
+
 def test_scripts_plans_and_broken_yaml_describe_no_job() -> None:
     for text in (
         "#!/bin/sh\ncommand: x\n",

@@ -21,10 +21,10 @@ round 2 run it. A median over both kinds says little, so each kind is printed, a
 
 | kind | memory: rows, median, p90 by round | speed: rows, median, p90 by round |
 | --- | --- | --- |
-| as in DeepSpeed | 25, 4.8, 11.8; 15, 5.6, 34.5; none; 8, 0.5, 1.4; 10, 3.7, 28.6; 40, 8.2, 25.3; 26, 13.7, 26.2; 22, 15.3, 31.0 % | 25, 5.3, 22.3; 17, 5.9, 88.0; 7, 6.9, 120.6; 14, 10.3, 31.3; 25, 12.6, 46.7; 52, 6.2, 22.7; 2, 138, 199; 37, 10.5, 54.7 % |
-| runs DeepSpeed | 2, 15.0; 14, 7.9, 34.5; none; 3, 27.0; 26, 18.3, 69.3 % | none; 17, 5.9, 88.0; 7, 6.9; 10, 8.4, 49.7; 50, 34.1, 153.0; 53, 6.7, 22.9; 2, 138, 199; 23, 9.9, 57.8 % |
-| FSDP | 57, 10.8, 37.1; none; 3, 31.4; 16, 10.1, 35.9; none | 68, 11.0, 41.8; none; 1, 26.6; 7, 19.9, 49.6; none |
-| one GPU, no DeepSpeed | 39, 7.7, 26.5; 4, 8.4; none; 24, 28.6, 45.2; none | 29, 5.9, 36.0; none; none; 9, 16.3; none; none; none; 49, 9.4, 36.8 % |
+| as in DeepSpeed | 25, 2.5, 9.0; 15, 3.2, 13.5; none; 8, 0.5, 1.4; 10, 3.7, 28.6; 40, 8.2, 25.3; 26, 13.7, 26.2; 22, 15.3, 31.0 % | 25, 4.0, 22.3; 17, 5.9, 88.0; 7, 6.9, 120.6; 14, 10.3, 31.3; 25, 12.6, 46.7; 52, 6.2, 22.7; 2, 138, 199; 37, 10.5, 54.7 % |
+| runs DeepSpeed | 2, 15.0; 14, 3.1, 13.8; none; 3, 27.0; 26, 18.3, 69.3 % | none; 17, 5.9, 88.0; 7, 6.9; 10, 8.4, 49.7; 50, 34.1, 153.0; 53, 6.7, 22.9; 2, 138, 199; 23, 9.9, 57.8 % |
+| FSDP | 57, 10.8, 32.4; none; 3, 31.4; 16, 10.1, 35.9; none | 68, 10.4, 41.8; none; 1, 26.6; 7, 19.9, 49.6; none |
+| one GPU, no DeepSpeed | 39, 5.0, 26.4; 4, 8.4; none; 24, 28.6, 45.2; none | 29, 4.8, 31.6; none; none; 9, 16.3; none; none; none; 49, 9.4, 36.8 % |
 
 The fixes afterwards follow the libraries, as noted beside each constant: after the first round, bitsandbytes quantizes experts before
 transformers 5, the loss copies the logits before transformers 4.49, and LoRA's kernels move bytes; after the second, FlashAttention-2 is
@@ -78,7 +78,6 @@ What probably decides the worst rows of rounds 1 to 5, beside the settings that 
 | rows | forecast | why |
 | --- | --- | --- |
 | Qwen2.5-7B with LoRA, 1 x 128 | memory -14, -35 % | the peak is that of the longest sample, not of the usual one |
-| LOMO, 7B and 13B on 8 x RTX 3090 | memory +19 to +35 % | buckets and the optimizer's implementation are not said |
 | Llama-2-7B, everything in RAM, MI210 | memory -29 % | 1.3 GiB beside 3.3, not explained |
 | Llama-3-8B, 2 x A100; ALST with 32k tokens | speed +63 to +146 % | full: the first by its forecast, of the second perhaps the host; the range of a full GPU begins lower |
 | XTuner, 34B and 70B with 8k tokens | speed +30, +53 % | 32k tokens over 4 ranks of the same page, with the same tokens per rank and more to exchange, were faster |
@@ -113,10 +112,12 @@ The one wrong "fits" was ZeRO-2 with recomputation, where the range of torch's a
 issue; now it is the same, and 14 of 377 verdicts of the other rounds became "tight". Split sequences (Ulysses) keep the attention's result
 twice and replicate keys beyond their heads (Qwen3-32B over 32 ranks: -13 %, now -4.5 %). Labels that the sources correct: ArcticTraining is
 no Trainer, for which a Plan counts a loss of 14 bytes (-12 and -16 %, now -0.1 and -4 %); ChatGLM3's configuration names no type, so it
-trained in 32 bits; Alpaca's script has `device_map`. DeepSpeed's TiledMLP was measured on the CPU (the peak of a recomputed layer: 34 h +
+trained in 32 bits; Alpaca's script has `device_map`. Two sources of earlier rounds were read anew: LOMO's ds_config.json has `sub_group_size`
+and `stage3_max_reuse_distance` of 1e8 (+19 to +35 %, now at most 5 % off), and fms-acceleration's scenarios have a `lora_dropout` of 0.1, whose
+masks are kept (its fused rows were -5 to -12 %, now -2 to -3 %). DeepSpeed's TiledMLP was measured on the CPU (the peak of a recomputed layer: 34 h +
 11 times the attention's width, none of the MLP's), which agrees with TILED_WHOLE. Tried and rejected: adding what the pass and the step
 need, since torch might not reuse one's blocks for the other; it made round 8 better (15.6 instead of 23.5 %) and round 2 worse (13.5
-instead of 5.6 %), as the buffers of the first initialization serve both. What is left is full training on cards with memory to spare (-25
+instead of 5.6 % at that time), as the buffers of the first initialization serve both. What is left is full training on cards with memory to spare (-25
 to -28 %: Qwen3-8B, SimPO of 3B, ChatGLM2), whose pages may tell the size of a card rather than what was used, and OPT (+31 %), whose loss
 lies between that of 16 and of 32 bits.
 
@@ -130,14 +131,14 @@ DeepSpeed in the right order (88 of 115 beyond 3 %; of all rows 112 of 141 and 9
 script. What failed was 512 tokens at once, where Python and the hooks take longer than the kernels, and GPTQ, whose layers unpack by torch's
 operations. Both were mended in view of it (Python by steps of 256 tokens of the same page, GPTQ by its source), so it tests neither any more: 108 of
 124 (100 of 115) today. After it, an exchange of tensor parallelism was given the mean of five pages instead of Megatron's own 0.6 ms, in view of
-rounds 5 and 6: it makes these rows of NeMo worse. Over the seven rounds the median is 7.7 % since (nine in ten 37.3), and 226 of 241 pairs are in
-the right order (256 of 277 beyond 3 %); over all eight 8.7 % (41.8), 325 of 352 (356 of 392). What is left: LoRA on two nodes of two GPUs took 1.76 times as long as on one GPU at all lengths, for a reason that the page
+rounds 5 and 6: it makes these rows of NeMo worse. Over the seven rounds the median is 7.4 % since (nine in ten 37.3), and 226 of 241 pairs are in
+the right order (256 of 277 beyond 3 %); over all eight 8.2 % (41.8), 325 of 352 (356 of 392). What is left: LoRA on two nodes of two GPUs took 1.76 times as long as on one GPU at all lengths, for a reason that the page
 does not say (11 of the 16 wrong pairs); an RTX 6000 Ada and an H100 NVL were slower than forecast, perhaps by their power limits.
 
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
-second round, packed samples only attend to themselves, LOMO's optimizer may not be the one assumed, and a step of
-32k tokens with the optimizer in RAM took longer than the CPU's Adam and the compute explain.
+second round, packed samples only attend to themselves, and a step of 32k tokens with the optimizer in RAM took longer than the CPU's Adam and the
+compute explain.
 """
 
 from __future__ import annotations
@@ -266,8 +267,8 @@ def summary(what: str, errors: Sequence[Judged]) -> list[float]:
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("blind_rows", (0.05, 0.13)),
-        ("blind_rows_2", (0.06, 0.36)),
+        ("blind_rows", (0.03, 0.1)),
+        ("blind_rows_2", (0.04, 0.15)),
         ("blind_rows_3", (0.35, 0.4)),
         ("blind_rows_4", (0.01, 0.02)),
         ("blind_rows_5", (0.05, 0.3)),
@@ -284,7 +285,7 @@ def test_memory(name: str, most: tuple[float, float]) -> None:
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("blind_rows", (0.09, 0.3)),
+        ("blind_rows", (0.05, 0.3)),
         ("blind_rows_2", (0.09, 0.9)),
         ("blind_rows_3", (0.09, 1.3)),
         ("blind_rows_4", (0.14, 0.32)),

@@ -103,6 +103,8 @@ CONTAINER_LINE = re.compile(r"^(?:command terminated with exit code|\S+ exited w
 LSF_DONE = re.compile(r"^Subject: Job \d+(?:\[\d+\])?: <.*> in cluster <[^>]*> Done$")
 """The report of IBM Spectrum LSF about a job that ended with 0; it is appended to the job's output."""
 MAKE_LINE = re.compile(r"^make(?:\[\d+\])?: \*\*\* \[.*\] Error (\d+)")
+AZURE_LINE = re.compile(r"User process '\S+' exited with status code (\d+)|process_rank=\d+ exit_code=(\d+) ")
+"""The reports of Azure ML's lifecycler and of its execution wrapper."""
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
 DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was killed after rank \d+ had failed)?$")
 
@@ -128,6 +130,8 @@ def exits_in(text: str) -> list[Exit]:
         return [Exit(translated(int(found[1])), whole=True)]
     if found := CONTAINER_LINE.match(text.strip()) or MAKE_LINE.match(text):
         return [Exit(translated(int(found[1])), whole=True)]
+    if found := AZURE_LINE.search(text):
+        return [Exit(translated(int(found[1] or found[2])), whole=True)]
     if LSF_DONE.match(text):
         return [Exit(0, whole=True)]
     if found := CHILD_LINE.search(text):

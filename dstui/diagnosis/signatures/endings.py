@@ -23,7 +23,7 @@ SIGNATURES = (
         ),
         (
             "Look for the kernel's messages: dmesg | grep -i oom, or oom_kill in the cgroup's memory.events",
-            Remedy("Ask SLURM for all memory of each node", patches.all_memory),
+            Remedy("Ask the scheduler for all memory of each node", patches.all_memory),
         ),
         "dmesg | grep -i oom, and grep oom_kill /sys/fs/cgroup/memory.events, on the host that failed.",
         alone=True,
@@ -362,6 +362,13 @@ SIGNATURES = (
         alone=True,
         alike=("SLURM-CANCEL", "SIGHUP"),
         source="deepspeed/launcher/launch.py:sigkill_handler",
+    ),
+    Signature(
+        "AZURE-LOG",
+        "hint",
+        "Azure ML keeps the program's own output in another file, and that says why",
+        signs=(rx("user_logs/std_log", r"(?:exited with status code \d|exit_code=\d).*user_logs/std_log"),),
+        confirm="dstui diagnose user_logs/std_log.txt (az ml job download --name JOB --all).",
     ),
     Signature(
         "SIGTERM-HEARD",

@@ -86,6 +86,7 @@ SIGNATURES = (
             "Error compiling objects for extension",
             rx("error: command '", r"error: command '\S*(?:gcc|g\+\+|nvcc|ninja|clang|c\+\+|cc)\S*' failed with exit"),
             rx("Failed to find C compiler", r"Failed to find C compiler"),
+            rx("error: ", r"^\S+\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp)(?:\(\d+\)|:\d+(?::\d+)?): error: (?!#error)"),
             rx("*** [", r"make(?:\[\d+\])?: \*\*\* \[.*(?:CMakeFiles/|\.(?:o|so|cu|obj)\b).*\] Error \d"),
             rx("ould not build wheels for", r"^\s*ERROR: Could not build wheels for"),
             rx("ailed to build installable wheels", r"(?:ERROR:|×) Failed to build installable wheels"),
