@@ -471,7 +471,7 @@ def test_nothing_in_a_text_is_executed(tmp_path: Path) -> None:
         ("submit job create X 'deepspeed --num_gpus 4 t.py'\necho 'torchrun u.py'", "deepspeed --num_gpus 4 t.py"),
         ("N=( $(names) )\nif (( ${#N[@]} - 1 < 1 )); then exit; fi\ntorchrun --nnodes ${#N[@]} t.py", "torchrun --nnodes $N t.py"),
         (".PHONY: a.py\na.py: b.py\n\tdeepspeed $@ --x $<\n", "deepspeed a.py --x b.py"),
-        ("any_wrapper --x 1 python -m torch.distributed.run t.py\npkill torchrun t.py", "torchrun t.py"),
+        ("any_wrapper --x 1 X_A=1 python -m torch.distributed.run t.py\npkill torchrun t.py", "torchrun t.py"),
         ("bash -c -- 'deepspeed t.py'", "deepspeed t.py"),
         ("#!/bin/sh\njsrun -n {{ n }} torchrun --nnodes {{ job.nodes }} t.py '{{ kept }}'", "torchrun --nnodes $JOB_NODES t.py {{ kept }}"),
         ("A page\n```angular2html\ndeepspeed t.py\n```\nand\n```python\ntorchrun x.py <\n```\n", "deepspeed t.py"),
