@@ -112,8 +112,6 @@ def _interactive(args: argparse.Namespace) -> int:
     from dstui.base.output import no_screen, wants_lines
 
     plain = args.plain or wants_lines()
-    if not plain and (why := no_screen()):
-        return _refuse(f"{why}: use dstui --headless PLAN, or dstui --plain, which uses prompts")
     import gc
     from pathlib import Path
 
@@ -138,6 +136,8 @@ def _interactive(args: argparse.Namespace) -> int:
         from dstui.plain import run_plain
 
         return run_plain(opened, machine, script=script)
+    if why := no_screen():
+        return _refuse(f"{why}: use dstui --headless PLAN, or dstui --plain, which uses prompts")
     from dstui.tui import run_tui
 
     return run_tui(opened, machine, reference=not args.no_reference, script=script)

@@ -173,11 +173,13 @@ def _values(plan: Plan, configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Va
 
 
 def explain_key(plan: Plan, found: Explanation, key: str) -> list[Value]:
-    """Return the values at and below a key, or its default if nothing sets it. Raises KeyError for an unknown key."""
+    """Return the values at and below a key, those whose paths end with it, or its default. Raises AttributeError for an unknown key."""
     for path in (key, f"deepspeed.{key}"):
         values = [value for value in found.values if value.path == path or value.path.startswith(f"{path}.")]
         if values:
             return values
+    if values := [value for value in found.values if value.path.endswith(f".{key}")]:
+        return values
     known = lookup(key.removeprefix("deepspeed."))
     if known is not None:
         return [Value(f"deepspeed.{known.path}", known.default, Origin("DeepSpeed's default"))]

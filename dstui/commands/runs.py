@@ -202,13 +202,14 @@ def _table(args: argparse.Namespace, kept: Any) -> int:
     if args.json:
         rows = [{"folder": str(one.folder.path), **{each.name: _json_of(each.value(one)) for each in shown}} for one in listed]
         tell(json.dumps({"version": 1, "runs": rows}, indent=1))
-    elif not listed:
+        return 0
+    if not listed:
         say(f"none of {len(runs)} runs matches" if runs else "there is no run here")
-    else:
-        texts: Sequence[Sequence[str]] = cells(listed, shown)
-        if width and not args.columns:
-            texts, shown = fitting(texts, shown, width)
-        _tell_table(texts, shown, args.markdown, width)
+        return 0
+    texts: Sequence[Sequence[str]] = cells(listed, shown)
+    if width and not args.columns:
+        texts, shown = fitting(texts, shown, width)
+    _tell_table(texts, shown, args.markdown, width)
     return 0
 
 

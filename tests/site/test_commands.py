@@ -101,6 +101,10 @@ def test_open_hole_is_explained_as_the_plan_has_it(here: Path) -> None:
 def test_unknown_key_gives_a_message(here: Path) -> None:
     ran = dstui("explain", "quickstart", "job.zzz")
     assert ran.returncode == 2 and "neither this Plan nor DeepSpeed has such a key" in ran.stderr
+    ran = dstui("explain", "quickstart", "deepspeed.zero_optimization.stag")
+    assert ran.returncode == 2 and "did you mean zero_optimization.stage" in ran.stderr
+    ran = dstui("explain", "quickstart", "stage")
+    assert ran.returncode == 0 and "deepspeed.zero_optimization.stage = 2" in ran.stdout
     ran = dstui("explain", "quickstart", "cluster.env.A")
     assert ran.returncode == 0 and "[site (" in ran.stdout
 
