@@ -72,9 +72,7 @@ def literal_configuration(code: Code) -> LiteralConfiguration:
 def about_literal(found: LiteralConfiguration) -> list[str]:
     """Return what a Plan for the script has to say of the configuration; nothing if it is no literal."""
     if found.complete:
-        return [
-            "the deepspeed section is a copy of the script's own configuration, for checks and the forecast: the script does not read it"
-        ]
+        return ["the deepspeed section is a copy of the script's own, for checks and the forecast: the script does not read it"]
     open_keys = [*map(sanitise, found.left_out), *(["keys that are set later"] if found.changed else [])]
     return [f"the script's own configuration is not copied: only a run shows {', '.join(open_keys)}"] if found.text else []
 
