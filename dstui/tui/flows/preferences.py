@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
@@ -136,7 +137,9 @@ def mistakes(settings: UserSettings, themes: Collection[str]) -> list[Finding]:
     found = list(settings.problems)
     theme = settings.values.get("theme")
     if theme is not None and theme not in themes:
-        found.append(settings.problem(("theme",), f"no theme is called {theme!r}; there are {', '.join(sorted(themes))}"))
+        close = difflib.get_close_matches(str(theme), themes, 1, 0.6)
+        hint = f"did you mean {close[0]!r}?" if close else "ctrl+p, Theme lists them: dstui, dstui-light, dstui-high-contrast and others"
+        found.append(settings.problem(("theme",), f"no theme is called {theme!r}; {hint}"))
     if settings.keys:
         from dstui.tui.kit.keymap import keymap
 
