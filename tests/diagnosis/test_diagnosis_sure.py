@@ -122,6 +122,13 @@ def test_message_is_certain_only_right_above_a_bad_end_and_an_exception_only_wit
     assert (printed.cause, printed.confidence) == ("IMPORT-MISSING", "medium"), "the program may have caught and printed it"
 
 
+def test_only_a_package_whose_first_name_is_missing_is_certainly_missing(tmp_path: Path) -> None:
+    lost = ("ModuleNotFoundError: No module named 'transformers'", "ModuleNotFoundError: No module named 'transformers.models.new'")
+    told = [diagnose_lines(tmp_path / "log", [*RAISED[:-1], words]) for words in lost]
+    assert [(found.cause, found.confidence) for found in told] == [("IMPORT-MISSING", "high"), ("IMPORT-MISSING", "medium")]
+    assert "IMPORT-VERSION" in told[1].could_be
+
+
 def test_missing_repository_is_uncertain_where_it_may_be_a_data_set(tmp_path: Path) -> None:
     missing = "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error: {} does not exist"
     told = [diagnose_lines(tmp_path / "log", [*RAISED[:-1], missing.format(what)]) for what in ("models/x", "api/datasets/x")]

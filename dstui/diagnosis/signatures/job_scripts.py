@@ -187,6 +187,7 @@ SIGNATURES = (
             rx("OCI runtime create failed", r"(?:failed to create|[Ee]rror).*OCI runtime create failed"),
             rx("CDI devices", r"failed to inject CDI devices: unresolvable CDI devices"),
             rx("connect to the Docker daemon", r"(?i:cannot|permission denied).*connect to the Docker daemon"),
+            "Error while fetching server API version",  # the same, by docker's package for Python
         ),
         ("ls of the image and of every mounted folder, on the host that failed; docker pull, with a login if the registry needs one",),
         "The same container by hand on that host, with true as its command.",
