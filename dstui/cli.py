@@ -73,7 +73,14 @@ def _command(name: str, words: list[str]) -> int:
     cut = words.index("--") if "--" in words and name in TAKE_A_COMMAND else len(words)
     args = parser.parse_args(words[:cut])
     args.command = words[cut + 1 :]
-    code: int = module.run(args)
+    from dstui.base.no_run import NoRun
+    from dstui.base.output import say
+
+    try:
+        code: int = module.run(args)
+    except NoRun as error:
+        say(str(error))
+        return 1
     return code
 
 
@@ -112,8 +119,6 @@ def _interactive(args: argparse.Namespace) -> int:
     from dstui.base.output import no_screen, wants_lines
 
     plain = args.plain or wants_lines()
-    if not plain and (why := no_screen()):
-        return _refuse(f"{why}: use dstui --headless PLAN, or dstui --plain, which uses prompts")
     import gc
     from pathlib import Path
 
@@ -138,6 +143,8 @@ def _interactive(args: argparse.Namespace) -> int:
         from dstui.plain import run_plain
 
         return run_plain(opened, machine, script=script)
+    if why := no_screen():
+        return _refuse(f"{why}: use dstui --headless PLAN, or dstui --plain, which uses prompts")
     from dstui.tui import run_tui
 
     return run_tui(opened, machine, reference=not args.no_reference, script=script)

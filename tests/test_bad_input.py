@@ -166,7 +166,7 @@ def typed() -> Iterator[Case]:
         for option in ("--machine", "--hosts"):
             yield Case(f"{name}, machine {option}", ("machine", option, path), "dstui: ")
         yield Case(f"{name}, headless", ("--headless", path, "--dry-run"), "dstui: ")
-        yield Case(f"{name}, the screen", (path,), "dstui: not a terminal")
+        yield Case(f"{name}, the screen", (path,), "dstui: ")
     for name, path in {"long": LONG, "longer": f"{LONG}/{LONG}"}.items():
         yield Case(f"{name}, render -o", ("render", "quickstart", "-o", path), "longer than a file name can be")
         yield Case(f"{name}, machine --save", ("machine", "--save", path), "longer than a file name can be")

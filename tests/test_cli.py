@@ -76,6 +76,7 @@ def test_tui_without_a_terminal_is_refused_with_alternatives() -> None:
     done = dstui("quickstart")
     assert done.returncode == 2
     assert "use dstui --headless PLAN" in done.stderr
+    assert dstui("nosuch.yaml").stderr == "dstui: nosuch.yaml: no such file or folder\n"
 
 
 def test_dry_run_prints_every_file_and_writes_none(tmp_path: Path) -> None:

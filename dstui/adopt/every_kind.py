@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,8 @@ from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, ShellContext, Shell
 from dstui.adopt.shell.windows import is_batch
 from dstui.adopt.signs import Kind
 from dstui.base.dataclass import dataclass
+from dstui.base.toml import parsed_toml
+from dstui.plan.catalogue import lookup
 from dstui.plan.holes import unescape_holes
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
@@ -49,6 +52,9 @@ class FilesBeside:
 def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: FilesBeside) -> Imported:
     """Return the Plan of a text. `script`: the training script and its arguments. Raises ConfigError."""
     about = beside.facts_of(script[0]) if script else None
+    if kind == "ds_config" and source.endswith(".toml"):
+        made = plan_of_dsconfig(_of_toml(text), source, script, about)
+        return replace(made, notes=["DeepSpeed itself reads no TOML: the Plan has its values", *made.notes])
     if kind == "ds_config":
         return plan_of_dsconfig(text, source, script, about)
     if kind == "accelerate":
@@ -57,6 +63,17 @@ def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: 
         return _launched(text, source, beside)
     cluster = {"hosts": _hosts(text)} if kind == "hostfile" else {"env": _variables(text)}
     return Imported(plan_text(source, {"job": {}, "cluster": cluster, "deepspeed": {}}, []))
+
+
+def _of_toml(text: str) -> str:
+    """Return a configuration in TOML as JSON: its table `deepspeed`, or all of it. Raises ConfigError."""
+    tables = parsed_toml(text)
+    config = tables["deepspeed"] if isinstance(tables.get("deepspeed"), dict) else tables
+    if not any(map(lookup, config)):
+        raise ConfigError(
+            "neither a task with a command that starts training, nor a key of DeepSpeed's: TOML is read by Python 3.11 or later"
+        )
+    return json.dumps(config, default=str)
 
 
 def _launched(text: str, source: str, beside: FilesBeside) -> Imported:

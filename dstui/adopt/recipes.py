@@ -6,10 +6,15 @@ divide among the GPUs (arXiv:1910.02054, section 5; arXiv:2101.06840 for host RA
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 
+import yaml
+
+from dstui.adopt.literal_configuration import LiteralConfiguration, about_literal
 from dstui.adopt.script import ScriptFacts
 from dstui.base.dataclass import dataclass
 from dstui.base.text import sanitise
@@ -69,6 +74,8 @@ WAYS = (
     ),
 )
 """From fast to large. One that allows no larger model than an earlier one is left out."""
+OWN = ("its own configuration", "as it is", "a copy of what the script passes to DeepSpeed itself")
+"""The first recipe for a script with a literal configuration, which takes no other unless it is changed."""
 ON_CPU = Way("2 ranks on the CPU", ("stage: 2",), lambda _n: 0, 16, "slow: to see it run")
 """For machines without a GPU."""
 
@@ -76,12 +83,14 @@ ON_CPU = Way("2 ranks on the CPU", ("stage: 2",), lambda _n: 0, 16, "slow: to se
 def recipes(script: Script, machine: Machine) -> list[Recipe]:
     """Return the recipes for a script on a machine, the fastest first."""
     gpus = [gpu for gpu in machine.gpus if gpu.problem is None]
+    own = script.facts.configuration
+    first = [Recipe(*OWN, _text(script, WAYS[0] if gpus else ON_CPU, "bf16", own))] if own.complete else []
     if not gpus:
-        return [Recipe(ON_CPU.name, ON_CPU.speed, ON_CPU.speed, _text(script, ON_CPU, "bf16"))]
+        return [*first, Recipe(ON_CPU.name, ON_CPU.speed, ON_CPU.speed, _text(script, ON_CPU, "bf16"))]
     room = ROOM * min(known(gpu.memory_total, 0) for gpu in gpus)
     ram = ROOM * known(machine.host.memory, 0)
     precision = "bf16" if all(map(_has_bf16, gpus)) else "fp16"
-    return [
+    return first + [
         Recipe(way.name, way.speed, f"{way.speed}; to {billions(most)}", _text(script, way, precision))
         for way, most in _choices(len(gpus), room, ram)
     ]
@@ -128,7 +137,7 @@ def _precision(script: Script, precision: str, cpu: bool) -> list[str]:
     return ["  torch_autocast: {enabled: true, dtype: bfloat16}" if precision == "bf16" else "  fp16: {enabled: true, auto_cast: true}"]
 
 
-def _text(script: Script, way: Way, precision: str) -> str:
+def _text(script: Script, way: Way, precision: str, own: LiteralConfiguration | None = None) -> str:
     """Return the text of the Plan."""
     facts, cpu = script.facts, way is ON_CPU
     trainer = facts.integration == "trainer"  # the Trainer's own arguments fill in "auto", and conflict with other values
@@ -140,7 +149,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
     strict = facts.refuses_local_rank and facts.reader != "accelerate"
     cluster = [*(["  cpu_ranks: 2"] if cpu else []), *(["  launcher_args: [--no_local_rank]"] if strict else [])]
     lines = [
-        f"# {way.name}, made by dstui for {sanitise(script.name)}",
+        f"# {OWN[0] if own else way.name}, made by dstui for {sanitise(script.name)}",
         "version: 1",
         f"name: {yaml_scalar(script.name.rpartition('/')[2].removesuffix('.py'))}",
         "job:",
@@ -150,6 +159,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
         *(["  optimizer: script"] if facts.optimizer == "script" or facts.reader != facts.integration else []),
         *(["cluster:", *cluster] if cluster else []),
         *([f"model: {{source: {yaml_scalar(script.model)}}}"] if script.model else []),
+        *(f"# {one}" for one in (about_literal(own) if own else ())),
         "deepspeed:",
         f"  train_micro_batch_size_per_gpu: {script.needs.get('train_micro_batch_size_per_gpu', size)}",
         f"  gradient_accumulation_steps: {script.needs.get('gradient_accumulation_steps', size)}",
@@ -161,4 +171,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
         *(["  zero_allow_untested_optimizer: true"] if script.needs.get("zero_allow_untested_optimizer") else []),
         *([] if trainer or _builds_its_own(script) else [f"  optimizer: {{type: AdamW, params: {{lr: 1e-4{torch_adam}}}}}"]),
     ]
+    if own:
+        section = yaml.safe_dump(json.loads(own.text), sort_keys=False, default_flow_style=False, allow_unicode=True)
+        lines[lines.index("deepspeed:") + 1 :] = textwrap.indent(section, "  ").splitlines()
     return "\n".join(lines) + "\n"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from dstui.adopt.configuration_reader import TRAINER, first_sign, parses_trainer_arguments
+from dstui.adopt.literal_configuration import LiteralConfiguration, literal_configuration
 from dstui.adopt.named_model import named_model, placed_on_gpu
 from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, is_optimizer, without_deepspeed
 from dstui.adopt.program import ScriptProgram, TextOf, read_program
@@ -61,6 +62,8 @@ class ScriptFacts:
     """One line: what in the script shows it, with its line number."""
     finds: bool = True
     """True if the rendered configuration reaches it this way. False if it has one of its own."""
+    configuration: LiteralConfiguration = LiteralConfiguration("")
+    """The configuration of its own, if finds is False and it is a literal."""
     optimizer: Builder | None = None
     """The builder of the optimizer; None if that is unknown, or the configuration decides."""
     optimizer_why: str = ""
@@ -157,6 +160,7 @@ def _inspected(text: str, text_of: TextOf, package: str) -> ScriptFacts:
         args,
         f"{code.place(line)}: {words}",
         finds,
+        LiteralConfiguration("") if finds else literal_configuration(code),
         builder,
         builder_why,
         scheduler,

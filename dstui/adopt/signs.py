@@ -11,6 +11,7 @@ Kind = Literal["plan", "ds_config", "accelerate", "command", "hostfile", "env", 
 PYTHON = ".py"
 NOTEBOOK = ".ipynb"
 PAGES = (".md", ".markdown", ".mdx", ".rst")
+TASKS = (".toml", "tox.ini")
 SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
 """Keys that no Plan has at its top level. The first three alone are enough if a text may be a DeepSpeed configuration."""
 PLAN_KEYS = {"job", "deepspeed", "cluster"}
@@ -47,6 +48,8 @@ def kind_of(text: str, name: str = "") -> Kind:
         return "script"
     if text.startswith("#!") or name.endswith((NOTEBOOK, *PAGES)):
         return "command"
+    if name.endswith(TASKS):
+        return "command" if is_launch(text) else "ds_config"
     braces, keys = in_braces(text), root_keys(text)
     if keys & PLAN_KEYS or ("version" in keys and keys <= set(TOP)):
         return "plan"

@@ -15,6 +15,8 @@ from dstui.base.dataclass import dataclass
 
 STARTS = tuple(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen"))
 SHELL_STARTS = ("os.system", "os.popen")
+OF_TASKS = ("run", "run_always", "sudo", "local")
+"""Methods of nox, invoke and fabric that start a command, as one text or as words."""
 CHANGES = ("append", "extend", "insert", "remove", "pop", "clear")
 """Methods after which a list is no longer its literal."""
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
@@ -53,7 +55,7 @@ def started_launch(text: str) -> StartedLaunch:
     """Return the launches of a program's text that start a launcher."""
     if not any(name in text for name in (*LAUNCHERS, "metaflow")):
         return StartedLaunch("")
-    if not ("subprocess" in text or "os." in text or "metaflow" in text or STARTED.search(text)):
+    if not ("subprocess" in text or "os." in text or ".run(" in text or STARTED.search(text)):
         return StartedLaunch("")
     try:
         code = read_code(text)
@@ -62,16 +64,17 @@ def started_launch(text: str) -> StartedLaunch:
     words, found, unclear, notes = _Words(code), dict[int, str](), 0, list[str]()
     for call in code.calls:
         of_metaflow = call.name in OF_METAFLOW
-        if not of_metaflow and (call.name not in (*STARTS, *SHELL_STARTS) or not call.node.args):
+        of_task = not call.name.startswith("subprocess.") and call.name.rpartition(".")[2] in OF_TASKS
+        if not of_metaflow and (not (of_task or call.name in (*STARTS, *SHELL_STARTS)) or not call.node.args):
             continue
         try:
-            command = words.of_metaflow(call) if of_metaflow else words.command(call)
+            command = words.of_metaflow(call) if of_metaflow else words.of_task(call) if of_task else words.command(call)
         except (Unclear, RecursionError):
             unclear = unclear or (call.node.lineno if of_metaflow or words.begins_with_launcher(call.node.args[0]) else 0)
             continue
         if _starts_launcher(command):
             found.setdefault(call.node.lineno, command)
-            if any(keyword.arg == "env" for keyword in call.node.keywords):
+            if not of_task and any(keyword.arg == "env" for keyword in call.node.keywords):
                 notes.append(f"line {call.node.lineno}: env= of the call is not carried over: write its variables under cluster.env")
     if found:
         notes += _conditions(text, found)
@@ -144,6 +147,26 @@ class _Words:
         command = "; ".join(line.strip() for line in command.replace("\\\n", " ").split("\n") if line.strip())
         folder = keywords.get("cwd")
         return command if folder is None else f"(cd {self.text(folder)} && {command})"
+
+    def of_task(self, call: Call) -> str:
+        """Return the command that a session of nox, or a context of invoke or fabric, starts. Raises Unclear."""
+        first, *more = call.node.args
+        if not more and not isinstance(first, ast.Constant | ast.JoinedStr):
+            raise Unclear
+        if more or (isinstance(first, ast.Constant) and first.value in LAUNCHERS):
+            env = call.value("env")
+            before = [f"{name}={value}" for name, value in self.pairs(env)] if env is not None else []
+            return " ".join(
+                [
+                    *before,
+                    *(
+                        word
+                        for one in call.node.args
+                        for word in (self.words(one.value) if isinstance(one, ast.Starred) else (self.text(one),))
+                    ),
+                ]
+            )
+        return self.text(first, quoted=False).replace("\n", " ")
 
     def of_metaflow(self, call: Call) -> str:
         """Return the command that a step of metaflow starts on its own hosts. Raises Unclear."""

@@ -1,4 +1,4 @@
-"""Compare with the verdict of the installed DeepSpeed on the part of a configuration that reaches it: `dstui check --oracle parse|init`."""
+"""Compare a configuration with the verdict of the installed DeepSpeed, which may run: `dstui check --reference parse|init`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fitting_world_size(config: Mapping[str, Any]) -> int:
 
 
 MOST_STARTED = 8
-"""The most ranks that `--oracle init` starts: each is a process that imports torch."""
+"""The most ranks that `--reference init` starts: each is a process that imports torch."""
 
 
 def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[str, dict[str, Any]]:

@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--world-size", type=int, metavar="N", help="the number of ranks (else the Plan's, else unknown)")
     parser.add_argument("--integration", choices=INTEGRATIONS, help="who reads the configuration")
     parser.add_argument("--deepspeed-version", metavar="V", help=f"check for this release (known: {', '.join(RELEASES)})")
-    parser.add_argument("--oracle", "--reference", choices=("parse", "init"), help="also check with the installed DeepSpeed")
-    parser.add_argument(OPTION, action="store_true", help=f"{HELP}, for --oracle")
+    parser.add_argument("--reference", "--oracle", choices=("parse", "init"), help="also check with the installed DeepSpeed")
+    parser.add_argument(OPTION, action="store_true", help=f"{HELP}, for --reference")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key of the Plans")
     add_no_site(parser)
 
@@ -60,10 +60,10 @@ def run(args: argparse.Namespace) -> int:
     asked = Asked(machine, args.world_size, args.integration, version, tuple(args.set), not args.no_site)
     checked = check_files([find_plan(str(path)) for path in args.files], asked)
     verdicts: dict[str, dict[str, Any]] = {}
-    if args.oracle:
+    if args.reference:
         from dstui.commands.ask_reference import ask
 
-        verdicts = ask(checked, args.oracle, trust=args.trust_python)
+        verdicts = ask(checked, args.reference, trust=args.trust_python)
     code = _status(checked, args.strict)
     if args.format == "github":
         tell("".join(f"{line}\n" for one in checked for line in _annotations(one)), end="")

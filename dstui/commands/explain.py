@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import plan_of
 from dstui.jobs.store.index import RUN, find
 from dstui.plan import PlanError
+from dstui.plan.catalogue import release
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +52,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         values = explain_key(plan, found, args.key)
     except AttributeError:
-        return refuse(f"{args.key}: neither this Plan nor DeepSpeed has such a key (`dstui docs` lists them)")
+        known = release().records
+        ends = [path for path in known if path.endswith(f".{args.key}")]
+        close = ends[:3] or difflib.get_close_matches(args.key.removeprefix("deepspeed."), known, 3, 0.7)
+        hint = f"did you mean {' or '.join(close)}?" if close else "`dstui docs` lists them"
+        return refuse(f"{args.key}: neither this Plan nor DeepSpeed has such a key: {hint}")
     if args.json:
         tell(json.dumps({"version": 1, "values": [value.as_json() for value in values]}, indent=1, default=str))
     else:
@@ -61,11 +67,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(name: str, *, as_json: bool) -> int:
     from dstui.explain import explain_run, run_lines
 
-    try:
-        folder = find(name)
-    except LookupError as error:
-        say(str(error))
-        return 1
+    folder = find(name)
     engines = explain_run(folder)
     if as_json:
         tell(json.dumps({"version": 1, "run": folder.name, "engines": [engine.as_json() for engine in engines]}, indent=1))

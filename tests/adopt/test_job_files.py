@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dstui.adopt.dsconfig import ConfigError
+from dstui.adopt.every_kind import FilesBeside, imported
 from dstui.adopt.shell.job_files import job_as_shell
 from dstui.adopt.shell.shell_state import to_display_text
 from dstui.adopt.signs import kind_of
+from dstui.plan import load
 from tests.adopt.shell_launches import read
 from tests.command import dstui
 
@@ -57,6 +60,37 @@ def test_launch_of_a_job(name: str) -> None:
     assert ("NCCL_DEBUG" in text) == (launch.env.get("NCCL_DEBUG") == "INFO")
     first = command.split()[0].replace("torchrun", "t")
     assert first[:4] in text.split("\n")[launch.line - 1]
+
+
+TASKS = {
+    "tox.ini": "[testenv:a]\nsetenv =\n    A = 1\ncommands =\n    pip install x\n    torchrun t.py {posargs:--x 1}\n[other]\ncommands = lint\n",
+    "pixi.toml": '[tasks]\nlint = "ruff x"\nt = { cmd = "torchrun t.py --x 1", env = { A = "1" } }\n',
+    "pyproject.toml": '[tool.poe.tasks.t]\ncmd = """\ntorchrun t.py \\\\\n --x 1\n"""\nenv = { A = 1 }\n',
+    "justfile": 'n := "1"\nexport A := "1"\nlist:\n    @just --list\nt script="t.py" *args:\n    @torchrun {{script}} --x {{n}} {{args}}\n',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_launch_of_a_task(name: str) -> None:
+    if name.endswith(".toml"):
+        pytest.importorskip("tomllib", reason="Python 3.10 cannot read TOML")
+    assert kind_of(TASKS[name], name) == "command"
+    (launch,) = read(TASKS[name], script=name).launches
+    assert (launch.launcher, launch.words, launch.env.get("A")) == ("torchrun", ("t.py", "--x", "1"), "1")
+    assert "torchrun" in TASKS[name].split("\n")[launch.line - 1]
+
+
+@pytest.mark.parametrize("table", ["", "[deepspeed]\n"])
+def test_configuration_in_toml_is_a_plan(table: str) -> None:
+    pytest.importorskip("tomllib", reason="Python 3.10 cannot read TOML")
+    text, beside = f"{table}train_batch_size = 8\nbf16 = {{enabled = true}}\n", FilesBeside(lambda _name: None, lambda _name: None)
+    assert kind_of(text, "ds.toml") == "ds_config"
+    assert dict(load(imported("ds_config", text, "ds.toml", (), beside).text).deepspeed) == {
+        "train_batch_size": 8,
+        "bf16": {"enabled": True},
+    }
+    with pytest.raises(ConfigError, match="nor a key of DeepSpeed"):
+        imported("ds_config", "[other]\na = 1\n", "x.toml", (), beside)
 
 
 def test_scripts_plans_and_broken_yaml_describe_no_job() -> None:

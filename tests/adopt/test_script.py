@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dstui.adopt.script import inspect_script
@@ -173,3 +175,22 @@ def test_only_model_named_by_a_script_is_its_model(text: str, model: str) -> Non
 )
 def test_weights_that_a_script_puts_on_the_gpu_are_found(given: str, placed: str) -> None:
     assert inspect_script(f"{LOADS}places = {{'': rank}}\nM.from_pretrained('a/model'{given})").placed == placed
+
+
+OWN = """import deepspeed
+STAGE, N = 2, 4
+ACC = 2
+more = {"fp16": {"enabled": False}}
+config = {"train_micro_batch_size_per_gpu": args.n, "gradient_accumulation_steps": ACC * 2, "zero_optimization": dict(stage=1 + ACC), **more}
+config["bf16"] = {"enabled": True}
+deepspeed.initialize(model=m, config=config)
+"""
+
+
+def test_literal_configuration_of_a_script_is_copied_as_far_as_it_is_visible() -> None:
+    found = inspect_script(OWN).configuration
+    assert json.loads(found.text) == {"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 3}, "fp16": {"enabled": False}}
+    assert found.left_out == ("train_micro_batch_size_per_gpu",) and found.changed and not found.complete
+    assert inspect_script("import deepspeed\ndeepspeed.initialize(config={'bf16': {}})").configuration.complete
+    for other in ("config = load()", "config = {'a': 1}", "config = {'fp16': {}, **x}", "config = {'fp16': 1}\nconfig = {'bf16': 2}"):
+        assert not inspect_script(f"import deepspeed\n{other}\ndeepspeed.initialize(config=config)").configuration.text

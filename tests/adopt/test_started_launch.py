@@ -17,6 +17,8 @@ LAUNCHES = {
     "a folder": ("subprocess.Popen(['accelerate', 'launch', 't.py'], cwd='src')", "(cd src && accelerate launch t.py)"),
     "its own interpreter": ("subprocess.run([sys.executable, '-m', 'deepspeed.launcher.runner', 't.py'])", "python -m deepspeed.launcher.runner t.py"),
     "a shell": ("subprocess.run('''\ncd a\ndeepspeed \\\\\n  t.py\n''', shell=True)", "cd a; deepspeed    t.py"),
+    "words of a session": ("session.run('torchrun', '--nproc_per_node', '2', 't.py', env={'A': 'b'})", "A=b torchrun --nproc_per_node 2 t.py"),
+    "a text of invoke": ("c.run(f'torchrun --nproc_per_node {n} t.py')", "torchrun --nproc_per_node ${n} t.py"),
     "a step of metaflow": (
         "from metaflow import current, environment, kubernetes\n@environment(vars={'A': 'b'})\n@kubernetes(gpu=2)\ndef train(self):\n"
         "    current.deepspeed.run(entrypoint='t.py', entrypoint_args={'x': '1'}, deepspeed_args=['--bind_cores_to_rank'])\n"
@@ -86,4 +88,5 @@ def test_configuration_that_a_script_builds_is_noted(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("export B=1 A=2 D=3 C=4\ndeepspeed t.py\n")
     done = dstui("import", "run.sh", cwd=tmp_path)
     assert "t.py has its DeepSpeed configuration in itself (line 2: " in done.stderr and done.returncode == 0
-    assert re.findall(r"(\w): ['\"]?\d", done.stdout.partition("env:")[2]) == ["B", "A", "D", "C"]
+    env, _, section = done.stdout.partition("env:")[2].partition("deepspeed:")
+    assert re.findall(r"(\w): ['\"]?\d", env) == ["B", "A", "D", "C"] and "train_batch_size: 8" in section

@@ -14,6 +14,7 @@ SITE = "/opt/env/lib/python3.11/site-packages/"
 RAISED = {
     "OOM-GPU": [
         ("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "torch/nn/modules/conv.py"),
+        ("RuntimeError: Native API failed. Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES) -5 (PI_ERROR_OUT_OF_RESOURCES)", ""),
         ("RuntimeError: level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", ""),
         ("MemoryError: Error allocating 531025920 bytes of device memory (out of memory).", "theano/gof/vm.py"),
         ("jax.errors.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes", "jax/core.py"),
@@ -25,12 +26,33 @@ RAISED = {
     "INVALID-ORDINAL": [
         ("RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1.", "torch/serialization.py"),
         ("lightning.fabric.utilities.exceptions.MisconfigurationException: You requested gpu: [0, 1]", "lightning/a.py"),
+        (
+            "lightning_utilities.exceptions.MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]",
+            "lightning/a.py",
+        ),
     ],
-    "DRIVER-OLD": [("RuntimeError: Triton Error [CUDA]: device kernel image is invalid", "triton/backends/nvidia/driver.py")],
-    "NPU-ERROR": [("RuntimeError: Start:a.cpp:9 NPU function error: aclrtSetDevice, error code is 7", "torch_npu/npu/utils.py")],
+    "DRIVER-OLD": [
+        ("RuntimeError: HIP error: invalid device function", ""),
+        ("RuntimeError: Triton Error [CUDA]: device kernel image is invalid", "triton/backends/nvidia/driver.py"),
+    ],
+    "GPU-BUSY": [("RuntimeError: Bad StatusOr access: UNKNOWN: TPU initialization failed: open(/dev/accel0): Operation not permitted", "")],
+    "NPU-ERROR": [
+        ("RuntimeError: [ERROR] 2026-01-02-03:04:05 (PID:7, Device:0, RankID:-1) ERR01100 OPS call acl api failed", ""),
+        ("RuntimeError: Start:a.cpp:9 NPU function error: aclrtSetDevice, error code is 7", "torch_npu/npu/utils.py"),
+    ],
     "NO-GPU": [
         ("RuntimeError: No device of requested type available", ""),
         ("lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!", "lightning/a.py"),
+        (
+            "lightning_utilities.exceptions.MisconfigurationException: You requested GPUs: [0]\n But your machine only has: []",
+            "lightning/a.py",
+        ),
+    ],
+    "REMOTE-ENV": [
+        (
+            "docker.errors.DockerException: Error while fetching server API version: ('Connection aborted.', FileNotFoundError(2))",
+            "docker/api.py",
+        ),
     ],
     "DEVICE-MIX": [
         ("RuntimeError: expected device cuda:0 but got device cpu", ""),
@@ -126,11 +148,12 @@ RAISED = {
         ("ValueError: Connection error, and we cannot find the requested files in the cached path.", "transformers/file_utils.py"),
     ],
     "ACCEL-ERROR": [
+        ("RuntimeError: miopenStatusUnknownError", "torch/nn/modules/conv.py"),
         (
             "tensorflow.python.framework.errors_impl.InvalidArgumentError: From /job:worker/replica:0/task:0:\n"
             "Compilation failure: Detected unsupported operations when trying to compile graph body_7 on XLA_TPU_JIT: Print",
             "tensorflow/python/client/session.py",
-        )
+        ),
     ],
     "CKPT-PERM": [("PermissionError: [Errno 13] Permission denied: '/dev/kfd'", "torch/cuda/__init__.py")],
     "TRACKER-LOGIN": [("wandb.errors.AuthenticationError: API key verification failed", "wandb/a.py")],
@@ -269,6 +292,27 @@ def test_last_line_of_shell_or_scheduler_is_known(tmp_path: Path, cause: str, li
     assert found.first_failing_rank in (None, 0)
 
 
+def test_clock_before_the_words_of_oneccl_is_no_rank(tmp_path: Path) -> None:
+    error = "2026:01:02-03:04:05:(  812) |CCL_ERROR| atl_ofi_comm.cpp:264 init_transport: condition transport->init failed"
+    aborted = ["terminate called after throwing an instance of 'ccl::v1::exception'", "  what():  oneCCL: failed to initialize ATL"]
+    found = diagnose_lines(tmp_path / "log", ["step 1", error, *aborted])
+    assert (found.title, found.first_failing_rank) == ("oneCCL could not start between the ranks", None)
+
+
+@pytest.mark.parametrize(
+    "message", ["HIP error: no such thing", "SYCL runtime: bad queue", "MUSA error: unknown", "NPU out of order", "CNRT error: 632"]
+)
+def test_message_of_an_accelerators_runtime_is_not_surely_the_scripts(tmp_path: Path, message: str) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/home/me/train.py", line 30, in <module>',
+        "    y = conv(x)",
+        f"RuntimeError: {message}",
+    ]
+    found = diagnose_lines(tmp_path / "log", lines)
+    assert found.confidence != "high"
+
+
 def test_azure_ml_names_the_file_with_the_programs_own_output(tmp_path: Path) -> None:
     report = "Execution failed. User process 'python' exited with status code 1. Please check log file 'user_logs/std_log.txt'"
     found = diagnose_lines(tmp_path / "log", [f"ERROR lifecycle: failed to execute commands: {report}", "INFO lifecycle: all closed"])
@@ -360,6 +404,15 @@ def test_vllm_only_reports_that_its_engine_ended(tmp_path: Path) -> None:
     engine = [f"(EngineCore pid=367) {line}" for line in (*head, error)]
     assert diagnose_lines(tmp_path / "a", [*engine, *head, dead]).cause == "OOM-GPU"
     assert diagnose_lines(tmp_path / "b", [*head, dead]).cause is None
+
+
+@pytest.mark.parametrize("label", ["(VllmWorker TP3 pid=41) ERROR 08-17 17:51:23 [a.py:559] ", "(Worker_TP3 pid=41) "])
+def test_what_vllm_reports_of_a_worker_is_not_the_cause_but_the_worker_s_error(tmp_path: Path, label: str) -> None:
+    raised = ["Traceback (most recent call last):", f'  File "{SITE}vllm/worker.py", line 5, in load', "    import a"]
+    worker = [label + line for line in (*raised, "ModuleNotFoundError: No module named 'flashinfer'")]
+    engine = "Exception: WorkerProc initialization failed due to an exception in a background process. See stack trace for root cause."
+    found = diagnose_lines(tmp_path / "log", [*worker, *(f"(EngineCore_0 pid=9) {line}" for line in (*raised, engine))])
+    assert (found.cause, found.first_failing_rank) == ("IMPORT-MISSING", 3)
 
 
 def test_exception_means_something_else_where_its_place_says_so(tmp_path: Path) -> None:

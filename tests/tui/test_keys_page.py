@@ -118,7 +118,7 @@ def test_everything_with_keys_has_a_name_for_the_settings() -> None:
         ({"save": ["S"]}, "types nothing"),
         ({"lunch": ["f9"]}, "did you mean 'launch'"),
         ({"launch": ["hyper+l"]}, "no key is called"),
-        ({"leave": ["ctrl+c"]}, "take another key"),
+        ({"leave": ["ctrl+c"]}, "'ctrl+c' always leaves dstui: take another key"),
         ({"write": ["O"]}, "is the key of 'other-model'"),
     ],
 )

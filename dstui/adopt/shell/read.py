@@ -19,6 +19,7 @@ from dstui.adopt.shell.notebook import notebook_as_shell
 from dstui.adopt.shell.pages import Block, blocks_of, page_of
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, Value, hole, holes_in
+from dstui.adopt.shell.task_files import tasks_as_shell
 from dstui.adopt.shell.windows import batch_as_shell, is_batch, is_powershell
 from dstui.adopt.slurm import VARIES_BY_JOB, batch_variables
 from dstui.base.dataclass import dataclass
@@ -66,8 +67,7 @@ def read_shell(text: str, context: ShellContext, parse: Parse) -> ShellText:
     name = context.script or "SCRIPT"
     if is_powershell(text, name):
         raise Unparsed("it is a script of PowerShell, whose syntax is not that of bash: give its launch after `dstui import --`")
-    if is_batch(text, name):
-        text = batch_as_shell(text)
+    text = batch_as_shell(text) if is_batch(text, name) else tasks_as_shell(text, name)
     if FISH.match(text) or name.endswith(".fish"):
         raise Unparsed(f"it is a script of fish, whose syntax is not that of bash: `dstui run --hold -- fish {name}` reads its launches")
     tree, text, sources, notes = _parsed(text, parse)

@@ -179,7 +179,13 @@ READINGS = (
 ANY = Reading("", "", "", "the value, file or setting that the message names")
 LIBRARY_CLASS = re.compile(r"(?:ray|torch|grpc|requests|urllib3|botocore|subprocess|concurrent|multiprocessing)\.")
 """The beginning of an exception whose class is about another process or host."""
-ELSEWHERE = re.compile(r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL")
+ELSEWHERE = re.compile(
+    r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL|\bHIP\b|hip(?:BLAS|Error)|(?i:miopen|rocblas)|RCCL"  # NVIDIA's and AMD's
+    r"|HCCL|\b[Nn][Pp][Uu]\b|\bacl\w+|\bERR0\d{4}\b|\bE[A-Z]\d{4}\b"  # Ascend's
+    r"|SYCL|level_zero|oneCCL|\bccl\b|Native API|(?:UR|ZE|PI)_(?:RESULT_)?ERROR|\b[Xx][Pp][Uu]\b"  # Intel's
+    r"|synStatus|\bHPU\b|\bTPU\b|PJRT|StatusOr|\bn(?:rt|NRT)_|Neuron|MUSA|MCCL|CNCL|CNRT|\bMLU\b"
+)
+"""Words of the runtimes of accelerators, and of what connects them."""
 
 
 def reading(raised: Raised, text: str) -> tuple[str, str]:

@@ -48,6 +48,7 @@ SIGNATURES = (
             rx("errCode", r"'errCode': 'E[5-9B]\d{4}'"),
             "[EB0000]",
             "NPU function error: ",
+            rx("ERR0", r"\bERR0\d{4} (?:PTA|OPS|DIST|GRAPH|PROF) "),  # torch_npu's codes
             rx(" failed, error code ", r"\baclr?\w+ failed, error code \d+"),
         ),
         (
@@ -75,6 +76,83 @@ SIGNATURES = (
         explains=("CKPT-PERM", "NPU-ERROR", "ACCEL-ERROR"),
         alike=("NO-GPU",),
         answer="CKPT-PERM",
+    ),
+    Signature(
+        "ROCM-ARCH",
+        "root",
+        "This PyTorch has no kernels for this AMD GPU",
+        "The wheel was built for other architectures (gfx…) than the GPU's, or HSA_OVERRIDE_GFX_VERSION names one that does not fit.",
+        (
+            rx("invalid device function", r"HIP error: (?:invalid device function|the operation cannot be performed)"),
+            rx("hipErrorNoBinaryForGpu", r"hipErrorNoBinaryForGpu"),
+            rx("hipErrorInvalidDeviceFunction", r"hipErrorInvalidDeviceFunction"),
+        ),
+        (
+            "Compare rocminfo | grep gfx with python -c 'import torch; print(torch.cuda.get_arch_list())', and install a wheel that has it",
+            "A GPU of the same family: HSA_OVERRIDE_GFX_VERSION=10.3.0 for RDNA 2, 11.0.0 for RDNA 3 lets it use its kernels",
+        ),
+        "rocminfo | grep gfx, and torch.cuda.get_arch_list().",
+        alike=("DRIVER-OLD",),
+        sure=False,
+        answer="DRIVER-OLD",
+    ),
+    Signature(
+        "MIOPEN",
+        "root",
+        "AMD's MIOpen failed in a convolution",
+        "Its cache of compiled kernels is of another release or on a disk that cannot be locked, its workspace found no memory, or it "
+        "has no kernel for this GPU.",
+        (rx("miopenStatus", r"miopenStatus(?!Success)[A-Z]\w+"), rx("MIOpen Error", r"MIOpen(?:\(HIP\))?:? ?Error")),
+        (
+            "Remove its cache: rm -rf ~/.config/miopen ~/.cache/miopen",
+            Remedy("Keep its cache on a local disk", patches.environment("MIOPEN_USER_DB_PATH", "/tmp/miopen")),
+            "A smaller batch, if the GPU is nearly full",
+        ),
+        "MIOPEN_ENABLE_LOGGING=1 MIOPEN_LOG_LEVEL=5 and the same run: the kernel that failed, and why.",
+        sure=False,
+        alike=("OOM-GPU", "ACCEL-ERROR"),
+        answer="ACCEL-ERROR",
+    ),
+    Signature(
+        "TPU-BUSY",
+        "root",
+        "The TPU could not be opened",
+        "Another process uses it (one at a time can), or the container may not open its device.",
+        (
+            "TPU initialization failed",
+            rx("already in use by", r"TPU is already in use by"),
+            rx("libtpu_lockfile", r"libtpu_lockfile.*(?:[Ff]ailed|denied|held|in use)"),
+        ),
+        (
+            "End the process that uses it: sudo lsof -w /dev/accel* /dev/vfio/*; rm /tmp/libtpu_lockfile if none does",
+            "In a container: docker run --privileged --net=host",
+        ),
+        "sudo lsof -w /dev/accel* /dev/vfio/* on that host.",
+        sure=False,
+        alike=("NO-GPU", "ACCEL-ERROR"),
+        answer="GPU-BUSY",
+    ),
+    Signature(
+        "CCL-START",
+        "root",
+        "oneCCL could not start between the ranks",
+        "It found no transport that works: no provider of libfabric, another MPI than it was built for, or a network interface that "
+        "is not there.",
+        (
+            rx("init_transport", r"atl_\w+\.cpp.*init_transport"),
+            rx("failed to initialize ATL", r"failed to initialize ATL"),
+            rx("|CCL_ERROR|", r"\|CCL_ERROR\|.*(?:init|fi_|MPI_)"),
+        ),
+        (
+            Remedy("Use plain TCP to see whether the rest works", patches.environment("FI_PROVIDER", "tcp")),
+            "source setvars.sh of one oneAPI release only; CCL_ATL_TRANSPORT=mpi where mpirun starts the ranks",
+        ),
+        "CCL_LOG_LEVEL=info and FI_LOG_LEVEL=info, and fi_info on each host.",
+        explains=("SIGABRT",),
+        sure=False,
+        alone=True,
+        alike=("INIT-HANG-NET", "MPI-LINK"),
+        answer="INIT-HANG-NET",
     ),
     Signature(
         "XLA-OPERATION",

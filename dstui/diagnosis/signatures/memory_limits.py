@@ -20,7 +20,7 @@ SIGNATURES = (
             rx("out of memory", r"(?:Error|Exception): (?:NPU|XPU|MPS backend|HPU) out of memory"),
             "CUBLAS_STATUS_ALLOC_FAILED",
             "CUDNN_STATUS_ALLOC_FAILED",
-            rx("_RESULT_ERROR_OUT_OF_", r"(?:UR|ZE|PI)_RESULT_ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)"),  # Intel's
+            rx("_ERROR_OUT_OF_", r"(?:UR|ZE|PI)_(?:RESULT_)?ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)"),  # Intel's
             rx("GPU out of memory", r"(?:Error|Exception): .*\bGPU out of memory"),
             "CUDA driver error: out of memory",
             "Triton Error [CUDA]: out of memory",
@@ -164,9 +164,6 @@ SIGNATURES = (
             rx("low on resource: memory", r"node was low on resource: memory"),
             rx("running low on memory", r"killed due to the node running low on memory"),
             rx("killed due to memory pressure", r"killed due to memory pressure \(OOM\)"),
-            "TERM_MEMLIMIT",
-            rx("memory limit", r"slurmstepd(?:-[\w.-]+)?: error: .*[Ee]xceeded (?:(?:job|step) )?memory limit"),
-            rx("exceeded limit", r"PBS: job killed: \w*mem \w+ exceeded limit"),
             rx("available RAM", r"crashed after using all available RAM"),
             rx("OUT_OF_MEMORY", r"(?<!\w)OUT_OF_MEMORY(?!\w)"),  # SLURM's state, not CUDA_ERROR_OUT_OF_MEMORY
         ),
@@ -179,6 +176,26 @@ SIGNATURES = (
         "dmesg | grep -i oom, and grep oom_kill /sys/fs/cgroup/memory.events, on the host that failed.",
         explains=("KILLED-UNKNOWN", "DL-WORKER", "SIGABRT"),
         alone=True,
+    ),
+    Signature(
+        "JOB-MEMORY",
+        "root",
+        "The job used more memory than it had asked for, and the scheduler ended it",
+        "Its request is smaller than what the ranks, their data loaders and the offloaded states need; the host itself may have more.",
+        (
+            "TERM_MEMLIMIT",
+            rx("memory limit", r"slurmstepd(?:-[\w.-]+)?: error: .*[Ee]xceeded (?:(?:job|step) )?memory limit"),
+            rx("exceeded limit", r"PBS: job killed: \w*mem \w+ exceeded limit"),
+        ),
+        (
+            Remedy("Ask the scheduler for all memory of each node", patches.all_memory),
+            "Ask for more: #BSUB -R rusage[mem=…] and -M, #PBS -l mem=…, #SBATCH --mem=…; the report of the job says how much it used",
+            "Load the model once, not once per rank: low_cpu_mem_usage, HfDeepSpeedConfig before from_pretrained, fewer ranks per host",
+        ),
+        "bjobs -l JOB, qstat -fx JOB or sacct -j JOB --format=ReqMem,MaxRSS: what was asked for and what was used.",
+        explains=("OOM-HOST", "KILLED-UNKNOWN", "DL-WORKER", "SIGABRT"),
+        alone=True,
+        answer="OOM-HOST",
     ),
     Signature(
         "MEMORY-LIMIT",

@@ -115,6 +115,8 @@ def _refusal(action: str, texts: Sequence[str], keys: Sequence[str]) -> str:
         return f"no key is called {texts[keys.index('')]!r}: write a character, or F6, ctrl+l, alt+l, space"
     hints = [hint for hint in KEYS if hint.id == action]
     for key in keys:
+        if key in ALWAYS:
+            return f"{shown_key(key)!r} always leaves dstui: take another key"
         if key in LIST_KEYS or (key in FORM_KEYS and any(hint.where & TOGETHER for hint in hints)):
             return f"{shown_key(key)!r} moves or changes what the cursor is on: take another key"
     if not all(map(is_chord, keys)) and not any(letters for letters, _ in map(_own, hints)):
