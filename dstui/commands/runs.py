@@ -57,9 +57,6 @@ def run(args: argparse.Namespace) -> int:
 def _diff(names: list[str], as_json: bool) -> int:
     try:
         before, after = (plan_of(find(name)) for name in names)
-    except LookupError as error:
-        say(str(error))
-        return 1
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     found = changes(before, after)
@@ -161,9 +158,6 @@ def _run_table(args: argparse.Namespace) -> int:
     kept = Kept()
     try:
         return _compare(args, kept) if args.compare else _table(args, kept)
-    except LookupError as error:
-        say(str(error))
-        return 1
     except (FileProblem, ValueError) as error:
         return refuse(str(error))
     finally:

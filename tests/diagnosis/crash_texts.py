@@ -63,11 +63,14 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "BNB-CUDA": ("AttributeError: /opt/env/bitsandbytes/libbitsandbytes_cpu.so: undefined symbol: cadam32bit_grad_fp32",),
     "NO-SCRIPT": (
         "/opt/env/bin/python: can't open file '/data/train_7b.py': [Errno 2] No such file or directory",
+        "/opt/env/bin/python: can't open file '/data/python': [Errno 2] No such file or directory",
         "/opt/env/bin/python: Error while finding module specification for 'src.train' (ModuleNotFoundError: No module named 'src')",
     ),
     "LOCAL-RANK-ARG": (
         "train.py: error: unrecognized arguments: --local_rank=3",
         "train.py: error: unrecognized arguments: --local-rank=3",
+        "ValueError: invalid literal for int() with base 10: '--local_rank=3'",
+        "FileNotFoundError: [Errno 2] No such file or directory: '--local_rank=3'",
     ),
     "LOCAL-RANK-DEFAULT": ("AssertionError: Mismatch in local rank setting, args.local_rank=0 but env['LOCAL_RANK']=1.",),
     "NO-GPU": ("RuntimeError: No CUDA GPUs are available", "AssertionError: Torch not compiled with CUDA enabled"),

@@ -129,6 +129,11 @@ def test_only_a_package_whose_first_name_is_missing_is_certainly_missing(tmp_pat
     assert "IMPORT-VERSION" in told[1].could_be
 
 
+def test_launcher_that_was_given_python_as_the_script_is_told_so(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", ["python: can't open file '/w/python': [Errno 2] No such file or directory", *ended(0, 2)])
+    assert (found.cause, found.title, found.confidence) == ("NO-SCRIPT", "The launcher was given `python` as the script", "high")
+
+
 def test_missing_repository_is_uncertain_where_it_may_be_a_data_set(tmp_path: Path) -> None:
     missing = "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error: {} does not exist"
     told = [diagnose_lines(tmp_path / "log", [*RAISED[:-1], missing.format(what)]) for what in ("models/x", "api/datasets/x")]

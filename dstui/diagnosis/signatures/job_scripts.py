@@ -12,13 +12,24 @@ SIGNATURES = (
         "The script does not exist where the ranks look for it",
         "Its path is relative to another folder, or is missing on that host.",
         (
-            rx("can't open file", r"can't open file '[^']*\S[^']*': \[Errno 2\]"),
+            rx("can't open file", r"can't open file '(?![^']*\bpython3?')[^']*\S[^']*': \[Errno 2\]"),
             rx("can't find '__main__' module", r"can't find '__main__' module in '"),
         ),
         ("Give job.script from job.workdir, and check that it is on every host",),
         alone=True,
         alike=("REMOTE-ENV", "SCRIPT-SHELL"),
         confirm="ls of the script, from the folder that the ranks start in.",
+    ),
+    Signature(
+        "PYTHON-AS-SCRIPT",
+        "root",
+        "The launcher was given `python` as the script",
+        "torchrun, accelerate and deepspeed start Python themselves: what follows their options is the script.",
+        (rx("can't open file", r"can't open file '(?:[^']*/)?python3?': \[Errno 2\]"),),
+        ("Remove `python` before the script from the launcher's command line",),
+        "The command line of the launcher.",
+        alone=True,
+        answer="NO-SCRIPT",
     ),
     Signature(
         "MODULE-GONE",
@@ -331,7 +342,10 @@ SIGNATURES = (
         "root",
         "The script does not know --local_rank",
         "DeepSpeed's launcher gives every rank --local_rank=N, and the script's parser is strict.",
-        (rx("unrecognized arguments", r"unrecognized arguments: .*--local[-_]rank"),),
+        (
+            rx("unrecognized arguments", r"unrecognized arguments: .*--local[-_]rank"),
+            rx("'--local", r"Error: (?:.*: )?'--local[-_]rank=\d+'$"),  # a script that reads sys.argv itself
+        ),
         (
             Remedy("Start without it", lambda plan: patches.append(plan, "cluster.launcher_args", "--no_local_rank")),
             "parser.add_argument('--local_rank', type=int, default=-1) in the script",
