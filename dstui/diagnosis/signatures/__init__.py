@@ -19,6 +19,7 @@ from dstui.diagnosis.signatures import (
     launching,
     memory_limits,
     models_and_data,
+    schedulers,
     training,
     zero,
 )
@@ -33,6 +34,7 @@ ALL: tuple[Signature, ...] = tuple(
         launching,
         gpus,
         job_scripts,
+        schedulers,
         configuration,
         accelerate,
         communication,
