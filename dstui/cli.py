@@ -73,7 +73,14 @@ def _command(name: str, words: list[str]) -> int:
     cut = words.index("--") if "--" in words and name in TAKE_A_COMMAND else len(words)
     args = parser.parse_args(words[:cut])
     args.command = words[cut + 1 :]
-    code: int = module.run(args)
+    from dstui.base.no_run import NoRun
+    from dstui.base.output import say
+
+    try:
+        code: int = module.run(args)
+    except NoRun as error:
+        say(str(error))
+        return 1
     return code
 
 

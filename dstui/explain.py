@@ -28,6 +28,7 @@ from dstui.plan.locks import origin_of
 from dstui.render.artifacts import artifacts
 from dstui.render.config_files import config_name
 from dstui.render.launch import NO_LOCAL_RANK, RenderError
+from dstui.render.quoting import as_in_plan
 from dstui.render.spec import LaunchSpec
 from dstui.render.target import Target
 
@@ -98,8 +99,8 @@ class Explanation:
             "python": spec.python,
             "workdir": spec.workdir,
             "script": list(spec.script),
-            "arguments": list(spec.script_args),
-            "environment": dict(spec.env),
+            "arguments": [as_in_plan(word) for word in spec.script_args],
+            "environment": {name: as_in_plan(value) for name, value in spec.env.items()},
             "hosts": {host: list(slots) for host, slots in spec.slots.items()},
         }
         return {
@@ -217,9 +218,9 @@ def _rank_lines(found: Explanation, spec: LaunchSpec) -> Iterator[str]:
     yield f"\n4  {ranks}{f' ({hosts})' if hosts else ''}, each in {spec.workdir}, with"
     local_rank = spec.launcher == "local" and NO_LOCAL_RANK not in spec.launcher_options
     words = [*(["--local_rank=N"] if local_rank else []), *spec.script_args]
-    yield f"   arguments: {' '.join(words) or 'none'}"
+    yield f"   arguments: {as_in_plan(' '.join(words)) or 'none'}"
     yield f"   {', '.join(FROM_TORCH)} of its own, and"
-    yield from (f"   {name}={value}" for name, value in spec.env.items())
+    yield from (f"   {name}={as_in_plan(value)}" for name, value in spec.env.items())
 
 
 def value_line(value: Value) -> str:

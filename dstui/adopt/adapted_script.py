@@ -269,54 +269,46 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
     """Give each rank its own part of the data."""
     call = parts.loader
     if call is None:
-        edits.notes.append(
-            (
-                parts.backwards[0].lineno,
-                "no DataLoader was found for this loop: give each rank its own part of the data (deepspeed.comm.get_rank())",
-            )
-        )
+        message = "no DataLoader was found for this loop: give each rank its own part of the data (deepspeed.comm.get_rank())"
+        edits.notes.append((parts.backwards[0].lineno, message))
         return
     given = {keyword.arg: keyword for keyword in call.keywords}
-    options = given[None].value if None in given else None
-    size = (
-        call.args[1]
-        if len(call.args) > 1
-        else given["batch_size"].value
-        if "batch_size" in given
-        else parts.tree.entry(options, "batch_size")
-    )
+    options = given[None].value if None in given else None  # DataLoader(data, **options)
+    by_name = given["batch_size"].value if "batch_size" in given else parts.tree.entry(options, "batch_size")
+    size = call.args[1] if len(call.args) > 1 else by_name
     if size is not None and isinstance(number := parts.tree.constant(size), int):
         edits.needs[MICRO_BATCH] = number
-    if (
-        {"sampler", "batch_sampler"} & given.keys()
-        or (options and "sampler" in edits.source.decode())
-        or not (call.args or "dataset" in given)
-    ):
+    own_sampler = {"sampler", "batch_sampler"} & given.keys() or (options and "sampler" in edits.source.decode())
+    if own_sampler or not (call.args or "dataset" in given):
         edits.notes.append((call.lineno, "the script's own sampler: it must give each rank its own part of the data"))
         return
     dataset = _dataset_name(parts, edits, call.args[0] if call.args else given["dataset"].value)
     shuffle = edits.text(given["shuffle"].value) if "shuffle" in given else "False"
     if options is not None and "shuffle" not in given:
         shuffle = f'{edits.text(options)}.get("shuffle", False)'
-    sampler = f"sampler=torch.utils.data.DistributedSampler({dataset}, shuffle={shuffle})"
-    if "torch" not in parts.modules:
-        edits.notes.append(
-            (call.lineno, "give each rank its own part: sampler=DistributedSampler(…); the script does not import torch by this name")
-        )
-    elif options is not None and "shuffle" not in given:
-        both = f'"shuffle": False, "sampler": {sampler.removeprefix("sampler=")}'
-        edits.replace(options, f"{{**{edits.text(options)}, {both}}}")
-    elif "shuffle" in given:
+    if "torch" in parts.modules:
+        _give_sampler(edits, call, f"torch.utils.data.DistributedSampler({dataset}, shuffle={shuffle})")
+    else:
+        message = "give each rank its own part: sampler=DistributedSampler(…); the script does not import torch by this name"
+        edits.notes.append((call.lineno, message))
+    if shuffle != "False":
+        message = "call set_epoch(epoch) on its sampler at the start of each epoch: without it, all epochs have the same order"
+        edits.notes.append((call.lineno, message))
+
+
+def _give_sampler(edits: _Edits, call: ast.Call, sampler: str) -> None:
+    """Pass a sampler to a DataLoader: in place of `shuffle`, within its `**options`, or as a further argument."""
+    given = {keyword.arg: keyword for keyword in call.keywords}
+    if "shuffle" in given:
         node = given["shuffle"]
         start = edits.starts[node.lineno - 1] + node.col_offset
-        edits.changes.append((start, edits.span(node.value)[1], sampler.encode()))
+        edits.changes.append((start, edits.span(node.value)[1], f"sampler={sampler}".encode()))
+    elif None in given:
+        options = given[None].value
+        edits.replace(options, f'{{**{edits.text(options)}, "shuffle": False, "sampler": {sampler}}}')
     else:
-        last = max((*call.args, *(keyword.value for keyword in call.keywords)), key=lambda one: edits.span(one)[1])
-        edits.changes.append((edits.span(last)[1], edits.span(last)[1], f", {sampler}".encode()))
-    if shuffle != "False":
-        edits.notes.append(
-            (call.lineno, "call set_epoch(epoch) on its sampler at the start of each epoch: without it, all epochs have the same order")
-        )
+        end = max(edits.span(one)[1] for one in (*call.args, *(keyword.value for keyword in call.keywords)))
+        edits.changes.append((end, end, f", sampler={sampler}".encode()))
 
 
 def _dataset_name(parts: LoopParts, edits: _Edits, dataset: ast.expr) -> str:

@@ -112,7 +112,7 @@ def command_line(launch: Launch, here: str, *, imported: bool = False) -> Comman
     starter = next((one for one in reversed(launch.wrappers) if one[0] in STARTERS), ()) if launch.launcher == "python" else ()
     left_out = dict.fromkeys(" ".join(wrapper) for wrapper in launch.wrappers if wrapper is not starter)
     notes = [f"{to_display_text(one)[:LONGEST]} precedes the launch, and is left out" for one in left_out]
-    notes += [f"{name} precedes the script and is never set: read as empty" for name in empty]
+    notes += [f"{name} precedes the script and is not set here: words that a run has there are left out" for name in empty]
     notes += [
         f"{name} is exported and contains words of the command, which are in the Plan: it is left out of cluster.env" for name in texts
     ]

@@ -62,8 +62,8 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder, "python": line.python}
     if facts is not None and not facts.finds and facts.why.endswith(OWN) and not reader:
         notes.append(f"{line.script} has its DeepSpeed configuration in itself ({facts.why}): change it there")
-        if facts.configuration.text and line.launcher != "accelerate":
-            config = json.loads(facts.configuration.text)
+        if line.launcher != "accelerate":
+            config = json.loads(facts.configuration.text) if facts.configuration.complete else config
             notes += about_literal(facts.configuration)
     absent = _absent_yaml(line, read_named)
     if absent:
@@ -214,7 +214,8 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
     """Convert the rendezvous: to keys of the cluster, or for several machines as typed."""
     address, port, rank = (str(options.pop(name, "")) for name in ("master_addr", "master_port", "node_rank"))
     if not several:
-        host, _, own = str(options.pop("rdzv_endpoint", "")).rpartition(":")
+        endpoint = str(options.pop("rdzv_endpoint", ""))
+        host, _, own = endpoint.rpartition(":") if ":" in endpoint else (endpoint, "", "")
         port = port or (own if host in LOCAL and own != "0" else "")
         dropped = [f"--{name}" for name in ("rdzv_backend", "rdzv_id") if options.pop(name, None) is not None]
         if host and host not in LOCAL:

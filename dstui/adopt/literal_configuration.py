@@ -46,6 +46,11 @@ class LiteralConfiguration:
     changed: bool = False
     """Whether the script also sets keys of it later."""
 
+    @property
+    def complete(self) -> bool:
+        """Return whether the text is the whole configuration: a part of it would fail checks that the script itself passes."""
+        return bool(self.text) and not self.left_out and not self.changed
+
 
 def literal_configuration(code: Code) -> LiteralConfiguration:
     """Return the configuration that the script passes."""
@@ -65,10 +70,11 @@ def literal_configuration(code: Code) -> LiteralConfiguration:
 
 
 def about_literal(found: LiteralConfiguration) -> list[str]:
-    """Return what a Plan with a copy of the configuration has to say."""
-    notes = ["the deepspeed section is a copy of the script's own configuration, for checks and the forecast: the script does not read it"]
-    notes += [f"left out, since only a run shows them: {', '.join(map(sanitise, found.left_out))}"] if found.left_out else []
-    return notes + (["the script sets keys of its configuration later, which the copy lacks"] if found.changed else [])
+    """Return what a Plan for the script has to say of the configuration; nothing if it is no literal."""
+    if found.complete:
+        return ["the deepspeed section is a copy of the script's own, for checks and the forecast: the script does not read it"]
+    open_keys = [*map(sanitise, found.left_out), *(["keys that are set later"] if found.changed else [])]
+    return [f"the script's own configuration is not copied: only a run shows {', '.join(open_keys)}"] if found.text else []
 
 
 class _Values:

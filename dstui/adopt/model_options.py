@@ -64,7 +64,9 @@ ATTENTION: Mapping[str, str] = {
     "flash_attention_3": "flash3",
     "fa2": "flash",
 }
-FUSED = ("use_liger", "use_liger_kernel", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
+LIGER = ("use_liger", "use_liger_kernel", "enable_liger_kernel")
+"""Options that replace norms, rotation and MLP as well as the loss."""
+FUSED = (*LIGER, "liger_fused_linear_cross_entropy")
 PARTS = re.compile(r"(?:freeze|tune|unfreeze)_\w+|vision_tower|image_tower|video_tower|mm_vision_tower")
 """Options that freeze a part of the model or add another one: the user must then say what is trained."""
 OPEN = re.compile(r"[$`*{}<>\s]")

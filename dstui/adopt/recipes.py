@@ -84,7 +84,7 @@ def recipes(script: Script, machine: Machine) -> list[Recipe]:
     """Return the recipes for a script on a machine, the fastest first."""
     gpus = [gpu for gpu in machine.gpus if gpu.problem is None]
     own = script.facts.configuration
-    first = [Recipe(*OWN, _text(script, WAYS[0] if gpus else ON_CPU, "bf16", own))] if own.text else []
+    first = [Recipe(*OWN, _text(script, WAYS[0] if gpus else ON_CPU, "bf16", own))] if own.complete else []
     if not gpus:
         return [*first, Recipe(ON_CPU.name, ON_CPU.speed, ON_CPU.speed, _text(script, ON_CPU, "bf16"))]
     room = ROOM * min(known(gpu.memory_total, 0) for gpu in gpus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from dstui.base.output import no_screen, refuse, say, wants_lines
+from dstui.base.output import no_screen, refuse, wants_lines
 from dstui.jobs.store.index import RUN, find
 
 
@@ -18,11 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open the screen. Return 1 if there is no such run, 2 if the terminal cannot draw it."""
-    try:
-        folder = find(args.run)
-    except LookupError as error:
-        say(str(error))
-        return 1
+    folder = find(args.run)
     if args.plain or wants_lines():
         from dstui.plain import attach_plain
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dstui.base.arguments import bounded
 from dstui.base.files import FileProblem, is_folder, is_there
-from dstui.base.output import refuse, remark, say, tell
+from dstui.base.output import refuse, remark, tell
 from dstui.bundle.bundle import LAST_LINES, bundle
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import RUN, find
@@ -33,9 +33,6 @@ def run(args: argparse.Namespace) -> int:
         folder = JobFolder(args.run) if args.run and is_folder(args.run) else find(args.run)
         more = {} if is_there(folder.path / "machine.json") else {"machine.json": json.dumps(probe().to_json(), indent=1) + "\n"}
         written = bundle(folder, args.output or Path.cwd(), more=more, lines=args.lines, replace=args.force)
-    except LookupError as error:
-        say(str(error))
-        return 1
     except FileProblem as problem:
         return refuse(str(problem))
     tell(str(written))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -79,7 +80,9 @@ def check_file(path: Path, asked: Asked) -> CheckedFile:
         text = read_text(path)
         kind = kind_of(text, path.name)
         if kind == "script":
-            raise FileProblem(f"{path}: a Python script: `dstui import` makes a Plan of it, which can be checked")
+            raise FileProblem(
+                f"{path}: a Python script: `dstui import {shlex.quote(str(path))} -o plan.yaml` makes a Plan of it, which can be checked"
+            )
         if kind in ("ds_config", "accelerate"):
             return _configuration(path, kind, text, asked)
         return _plan(path, text, asked)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from dstui.base.files import FileProblem
+from dstui.base.no_run import NoRun
 from dstui.base.output import json_text, refuse, say, tell
 from dstui.base.text import sanitise
 from dstui.diagnosis import Diagnosis, diagnose, report
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         paths = [_path(name) for name in args.paths] or [str(find().path)]
         diagnosis = diagnose(paths)
-    except (FileProblem, LookupError) as error:
+    except (FileProblem, NoRun) as error:
         return refuse(str(error))
     if len(paths) == 1:
         diagnosis = with_history(diagnosis, JobFolder(paths[0]))
@@ -64,8 +65,8 @@ def _path(name: str) -> str:
         return name
     try:
         return str(find(name).path)
-    except LookupError as error:
-        raise LookupError(f"{name}: no such file or folder. {error}") from None
+    except NoRun as error:
+        raise NoRun(f"{name}: no such file or folder. {error}") from None
 
 
 def _since(text: str, form: str) -> int:

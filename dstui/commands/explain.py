@@ -67,11 +67,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(name: str, *, as_json: bool) -> int:
     from dstui.explain import explain_run, run_lines
 
-    try:
-        folder = find(name)
-    except LookupError as error:
-        say(str(error))
-        return 1
+    folder = find(name)
     engines = explain_run(folder)
     if as_json:
         tell(json.dumps({"version": 1, "run": folder.name, "engines": [engine.as_json() for engine in engines]}, indent=1))

@@ -57,9 +57,6 @@ def run(args: argparse.Namespace) -> int:
             return _numbers(folder, args)
         timeline = Timeline(folder, _ranks(folder, args), _attempt(folder, args.attempt))
         tell = _teller(folder, timeline, args)
-    except LookupError as error:
-        say(str(error))
-        return 1
     except Refused as refused:
         return refuse(str(refused))
     tell(timeline.forth())

@@ -48,9 +48,6 @@ def run(args: argparse.Namespace) -> int:
         folders = list(dict.fromkeys(map(find, args.runs or [""])))
         if args.output is not None and not args.force:
             check_unused(args.output)
-    except LookupError as error:
-        say(str(error))
-        return 1
     except FileProblem as problem:
         return refuse(str(problem))
     if len(folders) > MOST:

@@ -57,9 +57,6 @@ def run(args: argparse.Namespace) -> int:
 def _diff(names: list[str], as_json: bool) -> int:
     try:
         before, after = (plan_of(find(name)) for name in names)
-    except LookupError as error:
-        say(str(error))
-        return 1
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     found = changes(before, after)
@@ -161,9 +158,6 @@ def _run_table(args: argparse.Namespace) -> int:
     kept = Kept()
     try:
         return _compare(args, kept) if args.compare else _table(args, kept)
-    except LookupError as error:
-        say(str(error))
-        return 1
     except (FileProblem, ValueError) as error:
         return refuse(str(error))
     finally:
@@ -202,13 +196,14 @@ def _table(args: argparse.Namespace, kept: Any) -> int:
     if args.json:
         rows = [{"folder": str(one.folder.path), **{each.name: _json_of(each.value(one)) for each in shown}} for one in listed]
         tell(json.dumps({"version": 1, "runs": rows}, indent=1))
-    elif not listed:
+        return 0
+    if not listed:
         say(f"none of {len(runs)} runs matches" if runs else "there is no run here")
-    else:
-        texts: Sequence[Sequence[str]] = cells(listed, shown)
-        if width and not args.columns:
-            texts, shown = fitting(texts, shown, width)
-        _tell_table(texts, shown, args.markdown, width)
+        return 0
+    texts: Sequence[Sequence[str]] = cells(listed, shown)
+    if width and not args.columns:
+        texts, shown = fitting(texts, shown, width)
+    _tell_table(texts, shown, args.markdown, width)
     return 0
 
 

@@ -22,11 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the stacks. Return 0; 1 if there is no such run or no living rank; 2 if no stack could be read."""
-    try:
-        folder = find(args.run)
-    except LookupError as error:
-        say(str(error))
-        return 1
+    folder = find(args.run)
     found = stacks(folder, args.rank or (), deadline=args.deadline)
     if not found:
         say(f"{folder.name}: {'none of these ranks' if args.rank else 'no rank'} runs now")

@@ -20,11 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Stop the job. Return 0; 1 if there is no such run or it is not the user's own; 2 if processes are left."""
-    try:
-        folder = find(args.run)
-    except LookupError as error:
-        say(str(error))
-        return 1
+    folder = find(args.run)
     ended = has_ended(folder)
     report = stop(folder, take_over=args.take_over)
     if report.refused:

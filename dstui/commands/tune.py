@@ -7,7 +7,9 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dstui.base.arguments import bounded
 from dstui.base.files import FileProblem, check_unused, write_atomic
@@ -18,6 +20,9 @@ from dstui.plan import Plan, PlanError
 from dstui.plan.holes import describe_open_holes, find_holes
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
+
+if TYPE_CHECKING:
+    from dstui.assess import Facts
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 steps = bounded(int, 3, 10_000)
@@ -47,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the measurements. Return 0 if a Plan was found, 1 if no candidate ran, 2 after an error, 128 + n after signal n."""
-    from dstui.headless import find_machine, say_findings, signals
+    from dstui.headless import find_machine, say_findings
 
     try:
         plan = plan_of(args.plan, args.set)
@@ -58,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
         pool = read_pool(plan)
         machine = find_machine(None, plan)
         from dstui.assess import assess
-        from dstui.facts.model_files import read_models
         from dstui.surroundings import gather
 
         target, facts = gather(plan, machine, launches=True)
@@ -71,36 +75,45 @@ def run(args: argparse.Namespace) -> int:
         if problem := _not_startable(target):
             say(problem)
             return 1
-        from dstui.forecast.model import ModelFacts
-        from dstui.tune import report
-        from dstui.tune.candidates import Problem, regret_of
-        from dstui.tune.record import key_of, new_folder, unfinished
-        from dstui.tune.session import Options, Tune, chosen
-
-        models = read_models(plan)
-        assert isinstance(models, ModelFacts)
-        tuned = Problem(plan=plan, facts=models, machine=machine, pool=pool, only=args.only or "")
-        key = key_of(plan, machine, args.steps, tuned.only)
-        folder = None if args.fresh else unfinished(key)
-        say(f"resuming {folder.path}" if folder else "each candidate runs for a few steps as its own job; Ctrl-C stops")
-        folder = folder or new_folder(plan, key)
-        options = Options(budget=args.budget, steps=args.steps, only=tuned.only, script_options=_script_options(facts))
-        with signals() as asked:
-            why = Tune(tuned, target, facts, folder, options, asked, remark).run()
-            number = asked()
-        best, regret = chosen(tuned, folder.results), regret_of(tuned, folder.results)
-        if args.json:
-            tell(json.dumps(report.as_json(folder, best, why, regret), indent=1, default=str))
-        else:
-            tell("\n".join(report.lines(plan, folder, best, why, regret)))
-        if number is not None:
-            return 128 + number
-        if args.output is not None and best is not None:
-            write_atomic(args.output, plan.patch(best.patch).text)
-            say(f"written  {args.output}")
+        return _tune(args, target, pool, facts)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
-    return 0 if best is not None else 1
+
+
+def _tune(args: argparse.Namespace, target: Target, pool: Mapping[str, int] | None, facts: Facts) -> int:
+    """Measure, print the results and write the best Plan. Raises FileProblem or PlanError."""
+    from dstui.facts.model_files import read_models
+    from dstui.forecast.model import ModelFacts
+    from dstui.headless import signals
+    from dstui.tune import report
+    from dstui.tune.candidates import Problem, regret_of
+    from dstui.tune.record import key_of, new_folder, unfinished
+    from dstui.tune.session import Options, Tune, chosen
+
+    plan, models = target.plan, read_models(target.plan)
+    assert isinstance(models, ModelFacts)
+    problem = Problem(plan=plan, facts=models, machine=target.machine, pool=pool, only=args.only or "")
+    key = key_of(plan, target.machine, args.steps, problem.only)
+    folder = None if args.fresh else unfinished(key)
+    say(f"resuming {folder.path}" if folder else "each candidate runs for a few steps as its own job; Ctrl-C stops")
+    folder = folder or new_folder(plan, key)
+    options = Options(budget=args.budget, steps=args.steps, only=problem.only, script_options=_script_options(facts))
+    with signals() as asked:
+        why = Tune(problem, target, facts, folder, options, asked, remark).run()
+        number = asked()
+    best, regret = chosen(problem, folder.results), regret_of(problem, folder.results)
+    if args.json:
+        tell(json.dumps(report.as_json(folder, best, why, regret), indent=1, default=str))
+    else:
+        tell("\n".join(report.lines(plan, folder, best, why, regret)))
+    if number is not None:
+        return 128 + number
+    if best is None:
+        return 1
+    if args.output is not None:
+        write_atomic(args.output, plan.patch(best.patch).text)
+        say(f"written  {args.output}")
+    return 0
 
 
 def _not_tuned(plan: Plan) -> str:
@@ -130,11 +143,13 @@ def _not_startable(target: Target) -> str:
     return ""
 
 
-def _script_options(facts: object) -> tuple[str, ...]:
-    return tuple(getattr(getattr(facts, "script", None), "options", ()))
+def _script_options(facts: Facts) -> tuple[str, ...]:
+    from dstui.adopt.script import ScriptFacts
+
+    return facts.script.options if isinstance(facts.script, ScriptFacts) else ()
 
 
-def _may_write(plan: Plan, facts: object) -> bool:
+def _may_write(plan: Plan, facts: Facts) -> bool:
     """Return whether the short jobs may run: they write none of the user's files, or the user agreed."""
     from dstui.tune.outputs import fixed_writes, redirected
 

@@ -99,7 +99,7 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Op
         return started
     offered = recipes(script, probe())
     notes = [f"{name}: {script.facts.why}", f"for this machine: {offered[0].name} ({offered[0].says})"]
-    notes += about_literal(script.facts.configuration) if script.facts.configuration.text else []
+    notes += about_literal(script.facts.configuration)
     if len(offered) > 1:
         notes.append(f"others that dstui {name} offers: {', '.join(one.name for one in offered[1:])}")
     if script.facts.options:

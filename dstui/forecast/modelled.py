@@ -8,7 +8,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-from dstui.adopt.model_options import longest_sample, recomputation
+from dstui.adopt.model_options import LIGER, longest_sample, recomputation
 from dstui.adopt.script_options import options_of
 from dstui.adopt.sizes_in_options import is_megatron, is_on, parallel_sizes
 from dstui.base.dataclass import dataclass
@@ -146,8 +146,9 @@ class _Reading:
         )
 
     def _with_framework(self, setup: Setup) -> Setup:
-        """Return the setup with what swift and Megatron do in another way."""
+        """Return the setup with what Liger, swift and Megatron do in another way."""
         fused = setup.fused_loss or not setup.training
+        setup = setup._replace(liger=setup.fused_loss and any(is_on(self.options, name) for name in LIGER))
         if _is_swift(self.plan) and not fused:
             setup = setup._replace(loss_bytes=PREFERENCE_LOSS_BYTES if "rlhf" in self.plan.job.command else SWIFT_LOSS_BYTES)
         if self.options and self.plan.job.integration == "deepspeed" and is_megatron(self.options):

@@ -40,6 +40,8 @@ class Setup(NamedTuple):
     checkpointing: bool = False
     attention: Attention = "sdpa"
     fused_loss: bool = False
+    liger: bool = False
+    """The fused loss is Liger's, whose kernels also replace norms, rotation and MLP."""
     loss_bytes: float = LOSS_BYTES
     reduce_bucket: int = 500_000_000
     prefetch_bucket: int = 50_000_000

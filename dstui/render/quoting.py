@@ -24,6 +24,11 @@ def shell_variables(text: str) -> str:
     return HOLE.sub(lambda match: variable(match[1]) if match[1] else "${", text)
 
 
+def as_in_plan(text: str) -> str:
+    """Return a text with its variables as holes of a Plan."""
+    return _VARIABLE.sub(r"${\1}", text)
+
+
 def refuse_unset(words: Iterable[str]) -> str:
     """Return the lines of a script that stop it if a variable of these words is not set."""
     names = dict.fromkeys(name for word in words for name in _VARIABLE.findall(word))

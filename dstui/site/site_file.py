@@ -168,25 +168,29 @@ def _lock(form: Form, path: str, value: Any, source: str) -> Lock | None:
     if not isinstance(value, dict):
         return Lock(path, source, line, exact=(value,))
     form.unknown(at, value, LOCK_KEYS)
-    bounds = {name: value.get(name) for name in ("min", "max")}
-    for name, bound in bounds.items():
-        if bound is not None and not (is_integer(bound) or isinstance(bound, float)):
-            form.wrong((*at, name), f"expected a number, not {describe_value(bound)}")
-            bounds[name] = None
+    least, most = (_bound(form, (*at, name), value.get(name)) for name in ("min", "max"))
     choices = value.get("choices")
     if choices is not None and (not isinstance(choices, list) or not choices):
         form.wrong((*at, "choices"), f"expected a list of values, not {describe_value(choices)}")
         choices = None
-    says = [name for name in ("value", "min", "max", "choices") if name in value]
-    if not says or ("value" in says and len(says) > 1) or ("choices" in says and len(says) > 1):
+    given = {"bounds" if name in ("min", "max") else name for name in ("value", "min", "max", "choices") if name in value}
+    if len(given) != 1:
         form.wrong(at, "give value, or choices, or min and max")
         return None
-    if bounds["min"] is not None and bounds["max"] is not None and bounds["min"] > bounds["max"]:
-        form.wrong((*at, "max"), f"no number is at least {bounds['min']:g} and at most {bounds['max']:g}")
+    if least is not None and most is not None and least > most:
+        form.wrong((*at, "max"), f"no number is at least {least:g} and at most {most:g}")
     exact = (value["value"],) if "value" in value else ()
     when = form.mapping((*at, "when"), value.get("when"))
     reason = value.get("reason") if isinstance(value.get("reason"), str) else ""
-    return Lock(path, source, line, exact, bounds["min"], bounds["max"], tuple(choices or ()), when, str(reason or "").strip()[:LONGEST])
+    return Lock(path, source, line, exact, least, most, tuple(choices or ()), when, str(reason or "").strip()[:LONGEST])
+
+
+def _bound(form: Form, at: Path, bound: Any) -> float | None:
+    if bound is None or isinstance(bound, float) or is_integer(bound):
+        known: float | None = bound
+        return known
+    form.wrong(at, f"expected a number, not {describe_value(bound)}")
+    return None
 
 
 def _refuse_own_contradictions(form: Form, site: Site) -> None:

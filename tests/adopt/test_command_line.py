@@ -222,7 +222,7 @@ def test_option_known_only_to_accelerate_makes_it_the_launcher() -> None:
         ("accelerate launch --config_file nowhere.yaml a.py", "nowhere.yaml does not exist here"),
         ("if nvidia-smi; then Z=3; fi; deepspeed a.py", ""),
         ("deepspeed --node_rank 1 a.py", "each gets its own"),
-        ("deepspeed $OPTS a.py", "${OPTS} precedes the script and is never set"),
+        ("deepspeed $OPTS a.py", "${OPTS} precedes the script and is not set here"),
         ("deepspeed a.py --files d/*.txt 'x*'", "d/*.txt is a pattern"),
         ("torchrun --master_port 0 a.py", "lets torchrun take a free port"),
     ],

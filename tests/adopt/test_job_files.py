@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dstui.adopt.dsconfig import ConfigError
+from dstui.adopt.every_kind import FilesBeside, imported
 from dstui.adopt.shell.job_files import job_as_shell
 from dstui.adopt.shell.shell_state import to_display_text
 from dstui.adopt.signs import kind_of
+from dstui.plan import load
 from tests.adopt.shell_launches import read
 from tests.command import dstui
 
@@ -75,6 +78,19 @@ def test_launch_of_a_task(name: str) -> None:
     (launch,) = read(TASKS[name], script=name).launches
     assert (launch.launcher, launch.words, launch.env.get("A")) == ("torchrun", ("t.py", "--x", "1"), "1")
     assert "torchrun" in TASKS[name].split("\n")[launch.line - 1]
+
+
+@pytest.mark.parametrize("table", ["", "[deepspeed]\n"])
+def test_configuration_in_toml_is_a_plan(table: str) -> None:
+    pytest.importorskip("tomllib", reason="Python 3.10 cannot read TOML")
+    text, beside = f"{table}train_batch_size = 8\nbf16 = {{enabled = true}}\n", FilesBeside(lambda _name: None, lambda _name: None)
+    assert kind_of(text, "ds.toml") == "ds_config"
+    assert dict(load(imported("ds_config", text, "ds.toml", (), beside).text).deepspeed) == {
+        "train_batch_size": 8,
+        "bf16": {"enabled": True},
+    }
+    with pytest.raises(ConfigError, match="nor a key of DeepSpeed"):
+        imported("ds_config", "[other]\na = 1\n", "x.toml", (), beside)
 
 
 def test_scripts_plans_and_broken_yaml_describe_no_job() -> None:

@@ -190,6 +190,7 @@ deepspeed.initialize(model=m, config=config)
 def test_literal_configuration_of_a_script_is_copied_as_far_as_it_is_visible() -> None:
     found = inspect_script(OWN).configuration
     assert json.loads(found.text) == {"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 3}, "fp16": {"enabled": False}}
-    assert found.left_out == ("train_micro_batch_size_per_gpu",) and found.changed
+    assert found.left_out == ("train_micro_batch_size_per_gpu",) and found.changed and not found.complete
+    assert inspect_script("import deepspeed\ndeepspeed.initialize(config={'bf16': {}})").configuration.complete
     for other in ("config = load()", "config = {'a': 1}", "config = {'fp16': {}, **x}", "config = {'fp16': 1}\nconfig = {'bf16': 2}"):
         assert not inspect_script(f"import deepspeed\n{other}\ndeepspeed.initialize(config=config)").configuration.text

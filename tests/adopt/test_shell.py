@@ -216,6 +216,7 @@ set CUDA_VISIBLE_DEVICES=0,1
 set "DATA=C:\data dir"
 set N=%1
 if "%N%"=="" set N=4
+if %N%==7 set N=8
 if not exist here\there (
   mkdir here
 ) else (
@@ -231,7 +232,7 @@ pause
 def test_batch_file_of_windows_is_read_as_shell_text() -> None:
     (launch,) = read(BATCH_FILE.replace("\n", "\r\n"), script="train.bat").launches
     assert launch.words == ("--num_gpus=4", "--master_port", "1", "t.py", "--data", "C:/data dir", "--at", "100%")
-    assert launch.line == 12 and dict(launch.env) == {"CUDA_VISIBLE_DEVICES": "0,1"}
+    assert launch.line == 13 and dict(launch.env) == {"CUDA_VISIBLE_DEVICES": "0,1"}
 
 
 @pytest.mark.parametrize(
@@ -470,7 +471,7 @@ def test_nothing_in_a_text_is_executed(tmp_path: Path) -> None:
         ("submit job create X 'deepspeed --num_gpus 4 t.py'\necho 'torchrun u.py'", "deepspeed --num_gpus 4 t.py"),
         ("N=( $(names) )\nif (( ${#N[@]} - 1 < 1 )); then exit; fi\ntorchrun --nnodes ${#N[@]} t.py", "torchrun --nnodes $N t.py"),
         (".PHONY: a.py\na.py: b.py\n\tdeepspeed $@ --x $<\n", "deepspeed a.py --x b.py"),
-        ("any_wrapper --x 1 python -m torch.distributed.run t.py\npkill torchrun t.py", "torchrun t.py"),
+        ("any_wrapper --x 1 X_A=1 python -m torch.distributed.run t.py\npkill torchrun t.py", "torchrun t.py"),
         ("bash -c -- 'deepspeed t.py'", "deepspeed t.py"),
         ("#!/bin/sh\njsrun -n {{ n }} torchrun --nnodes {{ job.nodes }} t.py '{{ kept }}'", "torchrun --nnodes $JOB_NODES t.py {{ kept }}"),
         ("A page\n```angular2html\ndeepspeed t.py\n```\nand\n```python\ntorchrun x.py <\n```\n", "deepspeed t.py"),

@@ -63,6 +63,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "BNB-CUDA": ("AttributeError: /opt/env/bitsandbytes/libbitsandbytes_cpu.so: undefined symbol: cadam32bit_grad_fp32",),
     "NO-SCRIPT": (
         "/opt/env/bin/python: can't open file '/data/train_7b.py': [Errno 2] No such file or directory",
+        "/opt/env/bin/python: can't open file '/data/python': [Errno 2] No such file or directory",
         "/opt/env/bin/python: Error while finding module specification for 'src.train' (ModuleNotFoundError: No module named 'src')",
     ),
     "LOCAL-RANK-ARG": (

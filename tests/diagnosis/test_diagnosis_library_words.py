@@ -26,6 +26,10 @@ RAISED = {
     "INVALID-ORDINAL": [
         ("RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1.", "torch/serialization.py"),
         ("lightning.fabric.utilities.exceptions.MisconfigurationException: You requested gpu: [0, 1]", "lightning/a.py"),
+        (
+            "lightning_utilities.exceptions.MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]",
+            "lightning/a.py",
+        ),
     ],
     "DRIVER-OLD": [
         ("RuntimeError: HIP error: invalid device function", ""),
@@ -39,6 +43,16 @@ RAISED = {
     "NO-GPU": [
         ("RuntimeError: No device of requested type available", ""),
         ("lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!", "lightning/a.py"),
+        (
+            "lightning_utilities.exceptions.MisconfigurationException: You requested GPUs: [0]\n But your machine only has: []",
+            "lightning/a.py",
+        ),
+    ],
+    "REMOTE-ENV": [
+        (
+            "docker.errors.DockerException: Error while fetching server API version: ('Connection aborted.', FileNotFoundError(2))",
+            "docker/api.py",
+        ),
     ],
     "DEVICE-MIX": [
         ("RuntimeError: expected device cuda:0 but got device cpu", ""),
@@ -419,6 +433,15 @@ def test_vllm_only_reports_that_its_engine_ended(tmp_path: Path) -> None:
     engine = [f"(EngineCore pid=367) {line}" for line in (*head, error)]
     assert diagnose_lines(tmp_path / "a", [*engine, *head, dead]).cause == "OOM-GPU"
     assert diagnose_lines(tmp_path / "b", [*head, dead]).cause is None
+
+
+@pytest.mark.parametrize("label", ["(VllmWorker TP3 pid=41) ERROR 08-17 17:51:23 [a.py:559] ", "(Worker_TP3 pid=41) "])
+def test_what_vllm_reports_of_a_worker_is_not_the_cause_but_the_worker_s_error(tmp_path: Path, label: str) -> None:
+    raised = ["Traceback (most recent call last):", f'  File "{SITE}vllm/worker.py", line 5, in load', "    import a"]
+    worker = [label + line for line in (*raised, "ModuleNotFoundError: No module named 'flashinfer'")]
+    engine = "Exception: WorkerProc initialization failed due to an exception in a background process. See stack trace for root cause."
+    found = diagnose_lines(tmp_path / "log", [*worker, *(f"(EngineCore_0 pid=9) {line}" for line in (*raised, engine))])
+    assert (found.cause, found.first_failing_rank) == ("IMPORT-MISSING", 3)
 
 
 def test_exception_means_something_else_where_its_place_says_so(tmp_path: Path) -> None:

@@ -122,6 +122,18 @@ def test_message_is_certain_only_right_above_a_bad_end_and_an_exception_only_wit
     assert (printed.cause, printed.confidence) == ("IMPORT-MISSING", "medium"), "the program may have caught and printed it"
 
 
+def test_only_a_package_whose_first_name_is_missing_is_certainly_missing(tmp_path: Path) -> None:
+    lost = ("ModuleNotFoundError: No module named 'transformers'", "ModuleNotFoundError: No module named 'transformers.models.new'")
+    told = [diagnose_lines(tmp_path / "log", [*RAISED[:-1], words]) for words in lost]
+    assert [(found.cause, found.confidence) for found in told] == [("IMPORT-MISSING", "high"), ("IMPORT-MISSING", "medium")]
+    assert "IMPORT-VERSION" in told[1].could_be
+
+
+def test_launcher_that_was_given_python_as_the_script_is_told_so(tmp_path: Path) -> None:
+    found = diagnose_lines(tmp_path / "log", ["python: can't open file '/w/python': [Errno 2] No such file or directory", *ended(0, 2)])
+    assert (found.cause, found.title, found.confidence) == ("NO-SCRIPT", "The launcher was given `python` as the script", "high")
+
+
 def test_missing_repository_is_uncertain_where_it_may_be_a_data_set(tmp_path: Path) -> None:
     missing = "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error: {} does not exist"
     told = [diagnose_lines(tmp_path / "log", [*RAISED[:-1], missing.format(what)]) for what in ("models/x", "api/datasets/x")]

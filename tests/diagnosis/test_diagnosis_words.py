@@ -38,6 +38,7 @@ RAISED = [
     ("OOM-HOST", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", "ray/_private/worker.py"),
     ("KILLED-UNKNOWN", "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.", "ray/_private/worker.py"),
     ("CUDA-ILLEGAL", "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`", ""),
+    ("CUDA-UNKNOWN", "RuntimeError: cuda runtime error (30) : unknown error at /torch/aten/src/THC/THCGeneral.cpp:7", ""),
     ("CUDA-UNKNOWN", "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 999: unknown error", "torch/cuda/__init__.py"),
     ("DRIVER-OLD", "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.", ""),
     ("NO-GPU", "RuntimeError: Attempting to read a CUDA tensor but torch.cuda.is_available() is False.", "torch/serialization.py"),

@@ -58,6 +58,26 @@ def test_activations_offloaded_to_ram_use_ram_and_cost_copies() -> None:
     assert here.speed and away.speed and away.speed.step >= here.speed.step
 
 
+def test_kernels_of_liger_and_tiles_need_what_was_measured() -> None:
+    """On the CPU, in bytes per token and hidden element of LLaMA 8B's ratios: the peak of a layer that runs again."""
+    shape = facts(LLAMA).shape
+    assert shape is not None
+    length = 32 * shape.hidden
+    for more, measured, flash in (
+        ({}, 66.2, 0),
+        ({"liger": True}, 42.3, 0),
+        ({"tiled_mlp": True}, 40.2, 0),
+        ({"liger": True, "tiled_mlp": True}, 22.0, 7),  # FlashAttention's gradients, and grouped keys, which save less than measured
+    ):
+        setup = Setup(sequence=length, checkpointing=True, attention="flash", fused_loss="liger" in more)._replace(**more)  # type: ignore[arg-type]
+        assert activations(setup, shape).work / length / shape.hidden == pytest.approx(measured + flash, abs=0.5), more
+
+
+def test_an_option_of_the_launch_says_that_kernels_are_ligers() -> None:
+    one, other = (gpu(stage=3, micro=8, sequence=8192, **LONG, job__args=["--use_liger_kernel", on]) for on in ("True", "False"))
+    assert other - one == pytest.approx(8 * 8192 * (0.1 * 4096 + 2.5 * 14336), rel=0.15)
+
+
 def test_split_sequences_keep_the_result_of_the_attention_twice() -> None:
     """Once by heads and once by tokens; beyond 8 ranks, each of LLaMA's 8 heads of keys and values is on several ranks."""
     shape = facts(LLAMA).shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,17 @@ def test_only_the_last_minutes_are_read(tmp_path: Path) -> None:
     for t in (0.0, 500.0, 500.0 + SHOWN):
         kept.add(t, {0: BUSY}, "")
     assert [sample.t for sample in read_history(tmp_path).samples[0]] == [500.0, 500.0 + SHOWN]
+
+
+def test_samples_that_were_read_before_are_not_read_again(tmp_path: Path) -> None:
+    kept = UsageHistory(tmp_path)
+    for t in (10.0, 20.0, 30.0):
+        kept.add(t, {0: BUSY, 1: BUSY}, "a note")
+    assert {rank: [sample.t for sample in found] for rank, found in read_history(tmp_path, inf, 20.0).samples.items()} == {
+        0: [30.0],
+        1: [30.0],
+    }
+    assert read_history(tmp_path, inf, 30.0) == History({}, "a note")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ round 2 run it. A median over both kinds says little, so each kind is printed, a
 
 | kind | memory: rows, median, p90 by round | speed: rows, median, p90 by round |
 | --- | --- | --- |
-| as in DeepSpeed | 25, 2.5, 9.0; 15, 3.2, 13.5; none; 8, 0.5, 1.4; 10, 3.7, 28.6; 40, 8.2, 25.3; 26, 13.7, 26.2; 22, 15.3, 31.0 % | 25, 4.0, 22.3; 17, 5.9, 88.0; 7, 6.9, 120.6; 14, 10.3, 31.3; 25, 12.6, 46.7; 52, 6.2, 22.7; 2, 138, 199; 37, 10.5, 54.7 % |
+| as in DeepSpeed | 25, 2.5, 9.0; 15, 3.2, 13.5; none; 8, 0.5, 1.4; 10, 3.3, 28.6; 40, 8.2, 25.3; 26, 13.7, 26.2; 22, 14.6, 31.0 % | 25, 4.0, 22.3; 17, 5.9, 88.0; 7, 6.9, 120.6; 14, 10.3, 31.3; 25, 12.6, 46.7; 52, 6.2, 22.7; 2, 138, 199; 37, 10.5, 54.7 % |
 | runs DeepSpeed | 2, 15.0; 14, 3.1, 13.8; none; 3, 27.0; 26, 18.3, 69.3 % | none; 17, 5.9, 88.0; 7, 6.9; 10, 8.4, 49.7; 50, 34.1, 153.0; 53, 6.7, 22.9; 2, 138, 199; 23, 9.9, 57.8 % |
 | FSDP | 57, 10.8, 32.4; none; 3, 31.4; 16, 10.1, 35.9; none | 68, 10.4, 41.8; none; 1, 26.6; 7, 19.9, 49.6; none |
 | one GPU, no DeepSpeed | 39, 5.0, 26.4; 4, 8.4; none; 24, 28.6, 45.2; none | 29, 4.8, 31.6; none; none; 9, 16.3; none; none; none; 49, 9.4, 36.8 % |
@@ -29,7 +29,7 @@ round 2 run it. A median over both kinds says little, so each kind is printed, a
 The fixes afterwards follow the libraries, as noted beside each constant: after the first round, bitsandbytes quantizes experts before
 transformers 5, the loss copies the logits before transformers 4.49, and LoRA's kernels move bytes; after the second, FlashAttention-2 is
 faster than the kernels of 2023, stage 3 gathers each expert alone, GeForce cards have no peers, H20 is never throttled, a tiled MLP holds
-its input and output. EXPERT_SECONDS, WITHOUT_PEERS, TILED_WHOLE and SWIFT_LOSS_BYTES were fitted to rows of the second round, which
+its input and output. EXPERT_SECONDS, WITHOUT_PEERS, what a tiled MLP holds and SWIFT_LOSS_BYTES were fitted to rows of the second round, which
 therefore no longer test these features. Nothing was changed after the third, whose worst speed is that of two GPUs with hardly any memory left.
 
 After the fourth, what torch does was measured (test_torch_memory.py): lists of optimizers and selective checkpointing. Rows were corrected
@@ -110,12 +110,15 @@ low); of inputs that wait in RAM, one at a time is brought back (DeepSpeed's che
 that loads with `device_map` has the model on the GPU in 32 bits before DeepSpeed halves it (Alpaca's, -53 and -58 %, now -14 and -24 %).
 The one wrong "fits" was ZeRO-2 with recomputation, where the range of torch's allocator was narrower than at stage 3 because of a single
 issue; now it is the same, and 14 of 377 verdicts of the other rounds became "tight". Split sequences (Ulysses) keep the attention's result
-twice and replicate keys beyond their heads (Qwen3-32B over 32 ranks: -13 %, now -4.5 %). Labels that the sources correct: ArcticTraining is
+twice and replicate keys beyond their heads (Qwen3-32B over 32 ranks: -13 %, then -4.5, with tiles as measured -8 %). Labels that the sources correct: ArcticTraining is
 no Trainer, for which a Plan counts a loss of 14 bytes (-12 and -16 %, now -0.1 and -4 %); ChatGLM3's configuration names no type, so it
 trained in 32 bits; Alpaca's script has `device_map`. Two sources of earlier rounds were read anew: LOMO's ds_config.json has `sub_group_size`
 and `stage3_max_reuse_distance` of 1e8 (+19 to +35 %, now at most 5 % off), and fms-acceleration's scenarios have a `lora_dropout` of 0.1, whose
-masks are kept (its fused rows were -5 to -12 %, now -2 to -3 %). DeepSpeed's TiledMLP was measured on the CPU (the peak of a recomputed layer: 34 h +
-11 times the attention's width, none of the MLP's), which agrees with TILED_WHOLE. Tried and rejected: adding what the pass and the step
+masks are kept (its fused rows were -5 to -12 %, now -2 to -3 %). Liger's kernels and DeepSpeed's TiledMLP
+were measured on the CPU (of 66 bytes per token and hidden element that a layer of LLaMA 8B needs while it runs again, Liger leaves 42, tiles
+40, both 22), and replace constants that were fitted to the reserved memory of cards with 80 GiB to spare: the full cards of ALST, 300k to
+1.2M tokens, +5 to +23 % before, are -6 to +9 % off, two jobs that ran are no longer "too big", and rows with room are 9 % too low
+(test_published.py, which therefore allows more). Tried and rejected: adding what the pass and the step
 need, since torch might not reuse one's blocks for the other; it made round 8 better (15.6 instead of 23.5 %) and round 2 worse (13.5
 instead of 5.6 % at that time), as the buffers of the first initialization serve both. What is left is full training on cards with memory to spare (-25
 to -28 %: Qwen3-8B, SimPO of 3B, ChatGLM2), whose pages may tell the size of a card rather than what was used, and OPT (+31 %), whose loss
@@ -274,7 +277,7 @@ def summary(what: str, errors: Sequence[Judged]) -> list[float]:
         ("blind_rows_5", (0.05, 0.3)),
         ("blind_rows_6", (0.09, 0.27)),
         ("blind_rows_7", (0.14, 0.27)),
-        ("blind_rows_8", (0.16, 0.34)),
+        ("blind_rows_8", (0.15, 0.32)),
     ],
 )
 def test_memory(name: str, most: tuple[float, float]) -> None:

@@ -36,7 +36,9 @@ AT_LEAST = {
     19: {"failure": 90, "stop": 20, "cut": 20, "good": 5},
     20: {"failure": 48, "stop": 13, "cut": 18, "good": 45},
     21: {"failure": 45, "stop": 10, "cut": 15, "good": 45},
+    22: {"failure": 25, "stop": 3, "cut": 18, "good": 18},
     23: {"failure": 45, "stop": 7, "cut": 24, "good": 55},
+    24: {"failure": 30, "stop": 15, "cut": 28, "good": 26},
     25: {"failure": 44, "stop": 5, "cut": 22, "good": 30},
 }
 MOST_OF_A_REPOSITORY = {
@@ -60,7 +62,9 @@ MOST_OF_A_REPOSITORY = {
     19: 13,
     20: 3,
     21: 3,
+    22: 4,
     23: 4,
+    24: 20,
     25: 4,
 }
 NEWEST = 25

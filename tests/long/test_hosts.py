@@ -144,7 +144,7 @@ def test_allocation_made_by_srun_is_released(remote_job: RemoteJob, cluster: slu
     remote_job.nothing_left()
 
 
-def test_next_command_after_a_kill_releases_the_allocation_of_srun(remote_job: RemoteJob, cluster: slurming.Slurm) -> None:
+def test_stop_after_a_kill_releases_the_allocation_of_srun(remote_job: RemoteJob, cluster: slurming.Slurm) -> None:
     remote_job.environment = cluster.variables
     remote_job.start("all:hang", cluster=LAUNCHERS["slurm"], env={"OMP_NUM_THREADS": "1"})
     remote_job.ready()
@@ -152,7 +152,7 @@ def test_next_command_after_a_kill_releases_the_allocation_of_srun(remote_job: R
     for words in (("dstui", "--headless"), ("dstui.jobs.supervisor", str(remote_job.folder.path)), ("srun", remote_job.status["tag"])):
         assert remote_job.kill_on("login", *words) > 0
     assert cluster.jobs() == [f"dstui-{remote_job.status['tag']}"] * 2
-    remote_job.run("runs")
+    remote_job.run("stop")
     assert remote_job.ended()["state"] == "stopped"
     wait_for(lambda: cluster.jobs() == [], otherwise=remote_job.words)
     remote_job.nothing_left()

@@ -15,8 +15,8 @@ from dstui.adopt.shell.read import Unparsed, read_shell
 from dstui.adopt.shell.shell_state import ShellContext, ShellLimit
 from dstui.base.shell_parser import SECONDS
 from tests.adopt.shell_launches import parse, parse_inner
-from tests.adopt.test_job_files import JOBS, PAGE
-from tests.adopt.test_shell import SAME_AS_BASH
+from tests.adopt.test_job_files import JOBS, PAGE, TASKS
+from tests.adopt.test_shell import BATCH_FILE, SAME_AS_BASH
 
 INPUTS = 10_000
 SLOW = 5.0
@@ -83,7 +83,8 @@ PIECES = (
     ),
     *("command: [torchrun, ", "\nrun: |\n  ", "\n- ", "{{ x.y }}", "&a [*a]", "$(RANK)", '"request": "launch",', "/*", "//", "```bash\n", "```\n", "t:\n\t$@ "),
 )  # fmt: skip
-REAL = (*SAME_AS_BASH.values(), *(text for text, _ in JOBS.values()), PAGE)
+REAL = (*SAME_AS_BASH.values(), *(text for text, _ in JOBS.values()), PAGE, *TASKS.values(), BATCH_FILE)
+NAMES = ("x.sh", "x.sh", "x.sh", "x.bat", *TASKS)
 
 
 def random_text(random_: random.Random) -> str:
@@ -111,7 +112,7 @@ def test_ten_thousand_texts_are_read_and_nothing_is_run() -> None:
         text = random_text(random_)
         begun = time.perf_counter()
         try:
-            shell = read_shell(text, ShellContext("/project", "x.sh", parse=parse_inner), parse)
+            shell = read_shell(text, ShellContext("/project", random_.choice(NAMES), parse=parse_inner), parse)
             outcomes["launches" if shell.launches else "none"] += 1
         except (Unparsed, ShellLimit) as problem:
             outcomes[type(problem).__name__] += 1

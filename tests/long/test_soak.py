@@ -29,11 +29,10 @@ RANKS, HOURS = 64, 8
 SECONDS = float(os.environ.get("DSTUI_SOAK_SECONDS", "120"))
 LINE_EVERY, USAGE_EVERY = 10, 30
 """Simulated seconds between two lines of a rank, and between two samples of its usage."""
-WARM, GROWTH = 4, 24
+WARM, GROWTH = 4, 16
 """Simulated hours until the caches are full (40,000 lines of the log's rows, the metrics, numpy), and MiB of growth from then on.
 
-Each screen that is opened and closed leaves a megabyte of cycles until Python's next full collection, so the figures are a sawtooth. What
-is in use stays within 10 MiB; the rest are free pools of Python's allocator that it cannot return.
+What is in use stays the same from then on; the rest are free pools of Python's allocator that it cannot return.
 """
 IDLE_CPU, WAKEUPS = 0.003, 3
 """The most of a core that an ended job may take, and how often threads may be woken per second."""

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dstui.documents.open import open_document
-from dstui.explain import explain, explain_key, value_line
+from dstui.explain import explain, explain_key, explanation_lines, value_line
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.plan.document import Document
@@ -88,6 +88,14 @@ def test_key_is_explained_with_its_origin(here: Path, key: str, told: str) -> No
     target, facts = gather(open_document("plan.yaml").plan, Machine.unprobed())
     lines = [value_line(value) for value in explain_key(target.plan, explain(target, facts.script, facts.configs), key)]
     assert any(told in line for line in lines), lines
+
+
+def test_open_hole_is_explained_as_the_plan_has_it(here: Path) -> None:
+    (here / "plan.yaml").write_text("version: 1\njob: {script: t.py, args: ['${DATA}']}\ncluster: {env: {A: '${B}'}}\ndeepspeed: {}\n")
+    found = explain(gather(open_document("plan.yaml").plan, Machine.unprobed())[0])
+    told = found.as_json()["ranks"]
+    assert told["arguments"] == ["${DATA}"] and told["environment"]["A"] == "${B}"
+    assert any("arguments: --local_rank=N ${DATA}" in line for line in explanation_lines(found))
 
 
 def test_unknown_key_gives_a_message(here: Path) -> None:

@@ -60,8 +60,14 @@ async def test_reason_appears_when_the_last_rank_has_ended(open_app: Open, tmp_p
         assert "OOM-GPU, sure" in screen(pilot)
 
 
+async def test_ended_run_without_curves_leaves_no_room_for_plots(open_app: Open, tmp_path: Path) -> None:
+    async with open_app(size=(200, 60)) as pilot:
+        await show_job(pilot, job(tmp_path / "job"))
+        await until(pilot, lambda: job_view(pilot).log_view.size.width > 190)
+
+
 async def test_reason_is_whole_beside_the_plots(open_app: Open, tmp_path: Path) -> None:
-    long = f'Traceback (most recent call last):\n  File "/home/me/{"a" * 140}/train.py", line 3, in <module>\nValueError: a bad shard\n'
+    long = f'step 2 loss 1.9\nTraceback (most recent call last):\n  File "/home/me/{"a" * 140}/train.py", line 3, in <module>\nValueError: a bad shard\n'
     async with open_app(size=(200, 60)) as pilot:
         why = await show_job(pilot, job(tmp_path / "job", logs=(long, long)))
         await until(pilot, lambda: why.size.width < 150)

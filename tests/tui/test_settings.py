@@ -13,7 +13,7 @@ from dstui.site.installed import settings_path
 from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.styles import LIGHT
 from dstui.tui.session.settings import remember, setting
-from tests.tui.conftest import Open, screen, store, text_of, until, value
+from tests.tui.conftest import Open, store, text_of, until, value
 from tests.tui.test_screens import render
 
 
@@ -79,7 +79,7 @@ async def test_remapped_keys_act_and_are_shown(open_app: Open) -> None:
         await until(pilot, lambda: pilot.app.main.step is not before)
         assert "[ ) step" in text_of(pilot, "#footer") and "F6 help" in text_of(pilot, "#footer")
         await pilot.press("f6")
-        await until(pilot, lambda: "ctrl+g   Go to Review" in screen(pilot))
+        await until(pilot, lambda: "ctrl+g   Go to Review" in text_of(pilot, "#help"))
         await pilot.press("escape", "ctrl+g")
         await until(pilot, lambda: "ctrl+g launch" in text_of(pilot, "#footer"))
         assert key_of("launch") == "ctrl+g"

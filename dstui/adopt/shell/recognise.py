@@ -259,6 +259,8 @@ def _launcher_after(words: Sequence[str]) -> int:
     for at in range(1, len(words)):
         found = _launcher(words[at:])
         if found and found[0] in OF_RANKS and (found[0] != "deepspeed" or any(word.endswith(".py") for word in found[1])):
+            while at > 1 and ASSIGNMENT.fullmatch(words[at - 1]):
+                at -= 1  # noqa: PLW2901
             return at
     return 0
 

@@ -21,7 +21,7 @@ LONGEST = 200_000
 SECTION = re.compile(r"\[[^\]\n]+\][ \t]*")
 SETTING = re.compile(r"(?P<name>[\w-]+)[ \t]*\+?=[ \t]*(?P<value>.*)")
 POSITIONAL = re.compile(r"\{posargs(?::([^{}]*))?\}")
-RECIPE = re.compile(r"@?(?P<name>[A-Za-z_][\w-]*)(?P<parameters>[^:=\n]*(?:=[^:\n]*)*):(?!=)[^\n]*")
+RECIPE = re.compile(r"@?(?P<name>[A-Za-z_][\w-]*)(?P<parameters>[^:\n]*):(?!=)[^\n]*")
 PARAMETER = re.compile(r"""(?P<many>[*+$]*)(?P<name>[A-Za-z_][\w-]*)(?:=(?P<default>"[^"\n]*"|'[^'\n]*'|\S+))?""")
 VARIABLE = re.compile(r"(?P<export>export[ \t]+)?(?P<name>[A-Za-z_][\w-]*)[ \t]*:=[ \t]*(?P<value>.*)")
 INTERPOLATED = re.compile(r"\{\{[ \t]*([A-Za-z_][\w-]*)[^{}\n]*\}\}")

@@ -12,8 +12,8 @@ IGNORED = re.compile(r"(?i)(?:rem\b|::|echo\b|setlocal\b|endlocal\b|pause\b|cls\
 """Beginnings of lines without a meaning for a launch."""
 SET = re.compile(r'(?i)set[ \t]+(?:"([A-Za-z_]\w*)=([^\n]*)"|([A-Za-z_]\w*)=([^\n]*))[ \t]*')
 IF = re.compile(
-    r'(?i)if[ \t]+(?P<no>not[ \t]+)?(?:exist[ \t]+(?P<file>"[^"\n]*"|\S+)|"?(?P<left>[^"=\n]*)"?[ \t]*==[ \t]*"?(?P<right>[^"(\n]*)"?)'
-    r"[ \t]*(?P<then>.*)"
+    r'(?i)if[ \t]+(?P<no>not[ \t]+)?(?:exist[ \t]+(?P<file>"[^"\n]*"|\S+)|"?(?P<left>[^"=\n]*)"?[ \t]*==[ \t]*'
+    r'(?:"(?P<right>[^"\n]*)"|(?P<bare>[^\s("]*)))[ \t]*(?P<then>.*)'
 )
 VARIABLE = re.compile(r"%(?P<argument>[1-9*]|~[1-9])|%(?P<folder>~dp0)|%(?P<name>[A-Za-z_]\w*)(?:[:~][^%\n]*)?%|!(?P<late>[A-Za-z_]\w*)!")
 
@@ -57,7 +57,7 @@ def _line(line: str, used: set[str | None]) -> str:
 
 def _condition(found: re.Match[str], used: set[str | None]) -> str:
     """Return `if … then`, for a block or one command."""
-    left, right = (_value((found[side] or "").strip()) for side in ("left", "right"))
+    left, right = (_value((side or "").strip()) for side in (found["left"], found["right"] or found["bare"]))
     test = f"-e {_value(found['file'].strip(chr(34)))}" if found["file"] else f"{left} = {right}"
     start = f"if {'! ' if found['no'] else ''}[ {test} ]; then"
     then = found["then"].strip()

@@ -203,13 +203,13 @@ def to_be_written(raised: Raised) -> bool:
     )
 
 
-OF_PIP = re.compile(r"[\\/]pip-(?:install|build-env|req-build|modern-metadata)-|<pip-setuptools-caller>|/pip/_vendor/pyproject_hooks/")
+PIP_FILES = re.compile(r"[\\/]pip-(?:install|build-env|req-build|modern-metadata)-|<pip-setuptools-caller>|/pip/_vendor/pyproject_hooks/")
 """Files of a package that pip builds, or of what pip builds it with."""
 
 
 def of_pip(raised: Raised) -> bool:
     """Return whether it was raised while pip built a package."""
-    return OF_PIP.search(raised.deepest.file) is not None
+    return PIP_FILES.search(raised.deepest.file) is not None
 
 
 def cause_of(raised: Raised, text: str) -> str:

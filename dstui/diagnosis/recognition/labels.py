@@ -26,6 +26,8 @@ LABELS = (
         ),
         "time",
     ),
+    # vLLM's workers: the place in tensor parallelism, which is the rank of a server with one replica.
+    (re.compile(r"\((?:VllmWorker |Worker_)(?:TP|rank=)(\d{1,5}) pid=\d+\) ?"), "rank"),
     # Ray, and SkyPilot, whose rank is that of a node.
     (re.compile(r"\((?:\w+ pid=\d+(?:, ip=([\w.]+))?|([\w-]+), rank=\d+, pid=\d+(?:, ip=[\w.]+)?)\) ?"), "host"),
     (re.compile(r"\[rank=(\d{1,5})\] ?"), "rank"),

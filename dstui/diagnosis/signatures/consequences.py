@@ -25,6 +25,8 @@ SIGNATURES = (
             "EngineCore encountered an issue. See stack trace",
             "Engine core initialization failed. See root cause above",
             "Engine process failed to start. See stack trace for the root cause",
+            "WorkerProc initialization failed due to an exception in a background process",
+            rx("Worker failed with error", r"Worker failed with error .*please check the stack trace above for the root cause"),
         ),
         alike=("OOM-GPU", "KILLED-UNKNOWN"),
     ),

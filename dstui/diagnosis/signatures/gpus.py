@@ -49,6 +49,7 @@ SIGNATURES = (
             "torch.cuda.is_available() is False",
             "No device of requested type available",  # SYCL's
             rx("No GPU found", r"No GPU found\. A GPU is needed"),
+            rx("But your machine only has: []", r"^\s*But your machine only has: \[\]"),  # Lightning's
             "No supported gpu backend found",
             rx("could not select device driver", r"could not select device driver .*gpu"),
             rx("requires a GPU", r"(?:Error|Exception): .*\brequires a GPU\b"),
@@ -114,7 +115,7 @@ SIGNATURES = (
             "invalid device ordinal",
             "Invalid device id",
             rx("torch.cuda.device_count() is", r"on CUDA device \d+ but torch\.cuda\.device_count\(\) is"),
-            rx("You requested gpu: ", r"You requested gpu: \["),
+            rx("You requested ", r"You requested (?:gpu|GPUs): \["),
             "Set device failed, invalid device",  # Ascend's
             rx("Invalid CUDAPlace(", r"Invalid CUDAPlace\(\d+\), must inside"),  # PaddlePaddle's
         ),

@@ -11,7 +11,7 @@ SIGNATURES = (
         "A Python package is missing where the ranks run",
         "The interpreter of the ranks does not have it; on other hosts that is often the system's Python.",
         (
-            rx("No module named", r"^(?!.*Failed to import Triton kernels).*No module named '(?!mpi4py|torch\._six|deepspeed\.)[\w.]+'"),
+            rx("No module named", r"^(?!.*Failed to import Triton kernels).*No module named '(?!mpi4py)\w+'"),
             rx(
                 "ImportError",
                 r"ImportError: (?!.*(?:version \d|[<>=]= ?\d)).*(?:[Pp]lease install|library but it was not found|is not installed)",
@@ -25,6 +25,28 @@ SIGNATURES = (
         "job.python -c 'import NAME' on the host that failed.",
         explains=("IMPORT-WRAPPED",),
         alike=("IMPORT-VERSION", "REMOTE-ENV"),
+    ),
+    Signature(
+        "IMPORT-PART",
+        "root",
+        "A package that is there has no module of this name",
+        "Python has imported the first part of the name: it is another release than the code was written for, or a file or folder of the "
+        "same name hides it.",
+        (
+            rx(
+                "No module named",
+                r"^(?!.*Failed to import Triton kernels).*No module named '(?!mpi4py|torch\._six|deepspeed\.)\w+\.[\w.]+'",
+            ),
+        ),
+        (
+            "Install the release that has the module, for the interpreter of the ranks (job.python), on every host",
+            "Rename your own file or folder if it has the package's name",
+        ),
+        "job.python -c 'import NAME; print(NAME.__file__)' with the first part of the name, on the host that failed.",
+        explains=("IMPORT-WRAPPED",),
+        sure=False,
+        alike=("IMPORT-VERSION", "REMOTE-ENV"),
+        answer="IMPORT-MISSING",
     ),
     Signature(
         "IMPORT-ASKED",
@@ -123,6 +145,7 @@ SIGNATURES = (
             "VersionConflict",
             rx("No matching distribution found", r"ERROR: No matching distribution found for"),
             rx("conflicting dependencies", r"because these package versions have conflicting dependencies"),
+            "No solution found when resolving dependencies",  # uv's
         ),
         (
             "Install the release that the message names; else that of the package in `from …` that the other one was written for, as its "

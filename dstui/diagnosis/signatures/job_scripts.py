@@ -12,13 +12,24 @@ SIGNATURES = (
         "The script does not exist where the ranks look for it",
         "Its path is relative to another folder, or is missing on that host.",
         (
-            rx("can't open file", r"can't open file '[^']*\S[^']*': \[Errno 2\]"),
+            rx("can't open file", r"can't open file '(?![^']*\bpython3?')[^']*\S[^']*': \[Errno 2\]"),
             rx("can't find '__main__' module", r"can't find '__main__' module in '"),
         ),
         ("Give job.script from job.workdir, and check that it is on every host",),
         alone=True,
         alike=("REMOTE-ENV", "SCRIPT-SHELL"),
         confirm="ls of the script, from the folder that the ranks start in.",
+    ),
+    Signature(
+        "PYTHON-AS-SCRIPT",
+        "root",
+        "The launcher was given `python` as the script",
+        "torchrun, accelerate and deepspeed start Python themselves: what follows their options is the script.",
+        (rx("can't open file", r"can't open file '(?:[^']*/)?python3?': \[Errno 2\]"),),
+        ("Remove `python` before the script from the launcher's command line",),
+        "The command line of the launcher.",
+        alone=True,
+        answer="NO-SCRIPT",
     ),
     Signature(
         "MODULE-GONE",
@@ -171,6 +182,7 @@ SIGNATURES = (
             rx("OCI runtime create failed", r"(?:failed to create|[Ee]rror).*OCI runtime create failed"),
             rx("CDI devices", r"failed to inject CDI devices: unresolvable CDI devices"),
             rx("connect to the Docker daemon", r"(?i:cannot|permission denied).*connect to the Docker daemon"),
+            "Error while fetching server API version",  # the same, by docker's package for Python
         ),
         ("ls of the image and of every mounted folder, on the host that failed; docker pull, with a login if the registry needs one",),
         "The same container by hand on that host, with true as its command.",

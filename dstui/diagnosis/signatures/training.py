@@ -237,6 +237,7 @@ SIGNATURES = (
             "CUDA error: unknown error",
             "cudaErrorUnknown",
             rx("Error 999", r"Error 999: unknown error"),
+            rx("cuda runtime error (30)", r"cuda runtime error \(30\) : unknown error"),
             "CUDA unknown error - this may be due to",
         ),
         ("nvidia-smi on that host, and a tiny program on that GPU alone; then reset the GPU or reboot", "Run without that GPU meanwhile"),

@@ -10,7 +10,7 @@ from dstui.forecast.architecture.mixtures import GATED, add_ends, add_fused_expe
 from dstui.forecast.architecture.tensors import Architecture, Census
 
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
-OF_RATIO: Mapping[int, str] = {4: SPARSE, 128: HEAVY}
+RATIO_KINDS: Mapping[int, str] = {4: SPARSE, 128: HEAVY}
 """The compression of a layer, as DeepSeek's own files give it -> the name in transformers."""
 
 
@@ -44,7 +44,7 @@ def deepseek_v4(c: Config) -> Architecture:
 
 def _kinds(c: Config, layers: int) -> tuple[str, ...]:
     """Return the kind of attention of each layer. The lists of the files may continue with the layers that predict further tokens."""
-    listed = c.texts("layer_types") or tuple(OF_RATIO.get(ratio, "") for ratio in c.numbers("compress_ratios"))
+    listed = c.texts("layer_types") or tuple(RATIO_KINDS.get(ratio, "") for ratio in c.numbers("compress_ratios"))
     return (listed or (HEAVY, HEAVY, *((HEAVY, SPARSE) * layers)))[:layers]
 
 

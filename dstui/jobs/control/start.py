@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -61,15 +61,8 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
         )
     queued = plan.cluster.submits
     spec = _spec_of_nodes(target) if queued else ready_spec(target)
-    name = plan.name or Path(spec.script[-1]).stem
-    runs = Path.cwd() / RUNS_FOLDER
-    had_runs, had_folder = is_there(runs), run_dir is not None and is_there(run_dir)
-    try:
-        folder = create_folder(name, datetime.now(), run_dir)
-    except FileProblem as error:
-        raise LaunchError(str(error)) from None
-    try:
-        tag = uuid.uuid4().hex
+    name, tag = plan.name or Path(spec.script[-1]).stem, uuid.uuid4().hex
+    with _new_folder(name, run_dir) as folder:
         facts = launch_json(spec, plan, folder, tag)
         if queued:  # how it is watched; the allocation writes what is started
             facts = {name: facts[name] for name in WATCHED}
@@ -84,6 +77,20 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
             submit(folder, spec, name, tag)
         else:
             _hand_over(folder, spec, name, owner_pid, tag)
+    return folder
+
+
+@contextmanager
+def _new_folder(name: str, run_dir: Path | None) -> Iterator[JobFolder]:
+    """Create the job folder; after an error in the block, nothing of it is left. Raises LaunchError."""
+    runs = Path.cwd() / RUNS_FOLDER
+    had_runs, had_folder = is_there(runs), run_dir is not None and is_there(run_dir)
+    try:
+        folder = create_folder(name, datetime.now(), run_dir)
+    except FileProblem as error:
+        raise LaunchError(str(error)) from None
+    try:
+        yield folder
     except BaseException as error:
         _undo(folder, keep=had_folder)
         if run_dir is None and not had_runs:
@@ -94,7 +101,6 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
         if isinstance(error, FileProblem):
             raise LaunchError(f"Cannot write the job folder: {error} (--run-dir names another place)") from None
         raise
-    return folder
 
 
 def ready_spec(target: Target) -> LaunchSpec:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dstui.base.dataclass import dataclass
 from dstui.base.files import is_file, reason
+from dstui.base.no_run import NoRun
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
 from dstui.jobs.store.ownership import Entry, entries, index_file
 from dstui.jobs.store.records import JobStatus
@@ -100,15 +101,15 @@ def is_job(folder: JobFolder) -> bool:
 def find(name: str = "") -> JobFolder:
     """Return a run by its folder, its Plan's name (the newest run), its own name or an unambiguous prefix of that.
 
-    Without a name, the newest run of the current folder. Raises LookupError with a sentence.
+    Without a name, the newest run of the current folder. Raises NoRun with a sentence.
     """
     if name and is_job(given := JobFolder(name)):
         return given
     if "/" in name:
-        raise LookupError(f"There is no job in {name}{_why_not(name)}")
+        raise NoRun(f"There is no job in {name}{_why_not(name)}")
     found = known_runs()
     if not found:
-        raise LookupError("No runs yet: dstui --headless PLAN starts one")
+        raise NoRun("No runs yet: dstui --headless PLAN starts one")
     return _newest_here(found) if not name else _named(name, found)
 
 
@@ -116,7 +117,7 @@ def _newest_here(found: Sequence[KnownRun]) -> JobFolder:
     here = [run for run in found if run.is_here]
     if not here:
         elsewhere = "; ".join(f"{run.folder.name} in {run.begun_in}" for run in found[:-4:-1])
-        raise LookupError(f"No run was started in this folder: name one. The newest elsewhere: {elsewhere}")
+        raise NoRun(f"No run was started in this folder: name one. The newest elsewhere: {elsewhere}")
     return _newest(here)
 
 
@@ -134,11 +135,11 @@ def _named(name: str, found: Sequence[KnownRun]) -> JobFolder:
         same = of_plan
     same = same or [run for run in found if run.folder.name.startswith(name)]
     if not same:
-        raise LookupError(f"There is no run called {name}. dstui runs lists them; the latest is {found[-1].folder.name}")
+        raise NoRun(f"There is no run called {name}. dstui runs lists them; the latest is {found[-1].folder.name}")
     if len(same) > 1:
         names = [run.folder.name for run in same]
         reported = names if len(set(names)) == len(names) else [str(run.folder.path) for run in same]
-        raise LookupError(f"{name} may be {', '.join(reported[:-1])} or {reported[-1]}: write more of the name, or the folder")
+        raise NoRun(f"{name} may be {', '.join(reported[:-1])} or {reported[-1]}: write more of the name, or the folder")
     return same[0].folder
 
 

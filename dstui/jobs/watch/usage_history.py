@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,15 +78,18 @@ def _packed(usage: Usage) -> list[Any]:
     return [usage.kind, *(getattr(usage, name) for name in NUMBERS), usage.device, list(usage.throttle)]
 
 
-def read_history(folder: Path, seconds: float = SHOWN) -> History:
-    """Read the last minutes of the file, or so many seconds; empty if there is none. Invalid values are left out."""
+def read_history(folder: Path, seconds: float = SHOWN, after: float = -inf) -> History:
+    """Read the last minutes of the file, or so many seconds, as far as they are later than `after`; empty if there is none.
+
+    Invalid values are left out.
+    """
+    found = History()
     with suppress(OSError):
         for most in (OFTEN_ENOUGH, LARGEST):
-            looks = [found for line in _tail(folder / USAGE_HISTORY, most) if is_number((found := _look(line)).get("t"))]
-            since = looks[-1]["t"] - seconds if looks else 0.0
-            if looks and (looks[0]["t"] < since or most == LARGEST or (folder / USAGE_HISTORY).stat().st_size <= most):
-                return _collected([look for look in looks if look["t"] >= since])
-    return History()
+            found, reached = _collected(_tail(folder / USAGE_HISTORY, most), seconds, after)
+            if reached or (folder / USAGE_HISTORY).stat().st_size <= most:
+                break
+    return found
 
 
 def _tail(path: Path, most: int) -> list[bytes]:
@@ -98,19 +102,25 @@ def _tail(path: Path, most: int) -> list[bytes]:
 def _look(line: bytes) -> dict[str, Any]:
     with suppress(ValueError, RecursionError):
         found = json.loads(line)
-        if isinstance(found, dict) and isinstance(found.get("ranks"), dict):
+        if isinstance(found, dict) and isinstance(found.get("ranks"), dict) and is_number(found.get("t")):
             return found
     return {}
 
 
-def _collected(looks: list[dict[str, Any]]) -> History:
+def _collected(lines: list[bytes], seconds: float, after: float) -> tuple[History, bool]:
+    """Return the samples of the last lines, and whether earlier lines than are wanted were reached: those are not parsed."""
     samples: dict[int, list[Sample]] = {}
-    for look in looks:
+    note, since, reached = None, nan, False
+    for look in filter(None, map(_look, reversed(lines))):
+        if isnan(since):
+            note, since = look.get("note"), look["t"] - seconds
+        if reached := look["t"] < since or look["t"] <= after:
+            break
         for rank, packed in look["ranks"].items():
             if (number := rank_number(rank)) is not None and (sample := _sample(look["t"], packed)) is not None:
                 samples.setdefault(number, []).append(sample)
-    note = looks[-1].get("note")
-    return History(samples, sanitise(note)[:LONGEST_NOTE] if isinstance(note, str) else "")
+    in_order = {rank: samples[rank][::-1] for rank in sorted(samples)}
+    return History(in_order, sanitise(note)[:LONGEST_NOTE] if isinstance(note, str) else ""), reached
 
 
 def _sample(t: float, packed: Any) -> Sample | None:

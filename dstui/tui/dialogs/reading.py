@@ -150,9 +150,10 @@ def _catalogue_facts(key: Key) -> list[tuple[str, str]]:
     from dstui.check.auto_values import FILLED
 
     default = yaml_scalar(key.default) if isinstance(key.default, bool) else key.default
+    nothing = "none: DeepSpeed has no default" if key.why else ""
     return [
         ("type", key.type),
-        ("default", "" if key.default is None else f"{default}: DeepSpeed's default"),
+        ("default", nothing if key.default is None else f"{default}: DeepSpeed's default"),
         ("because", key.why),
         ("auto", "; ".join(f"{who} fills it from {FILLED[by][key.path]}" for by, who in READERS.items() if key.path in FILLED[by])),
         ("values", ", ".join(map(str, key.choices))),

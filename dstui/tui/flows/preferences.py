@@ -14,6 +14,7 @@ from dstui.site.installed import installed_settings, settings_path
 from dstui.site.settings import BY_NAME, SETTINGS, Setting, UserSettings, first_settings
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
 from dstui.tui.kit.keys import KEYS, KeyHint, show_table
+from dstui.tui.kit.styles import THEMES
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.settings import remember, setting
 
@@ -50,10 +51,11 @@ class Preferences:
         """Report what could not be used in the file."""
         settings = installed_settings()
         found = mistakes(settings, self._app.available_themes)
-        for problem in found[:SHOWN]:
+        shown = min(max(self._app.size.height // 10, 1), SHOWN)
+        for problem in found[:shown]:
             say(self._app, settings.sentence(problem), "warning")
-        if len(found) > SHOWN:
-            say(self._app, f"{len(found) - SHOWN} more mistakes: dstui settings --check lists them", "warning")
+        if len(found) > shown:
+            say(self._app, f"{len(found) - shown} more mistakes: dstui settings --check lists them", "warning")
 
     def edit(self) -> None:
         """Edit the file in the user's own editor, and apply the result."""
@@ -131,12 +133,15 @@ def choosable() -> Sequence[Setting]:
     return [one for one in SETTINGS if one.name != "theme"]
 
 
+OWN = tuple(theme.name for theme in THEMES)
+
+
 def mistakes(settings: UserSettings, themes: Collection[str]) -> list[Finding]:
     """Return the mistakes in the file, including those that only the TUI can detect: in themes and keys."""
     found = list(settings.problems)
     theme = settings.values.get("theme")
     if theme is not None and theme not in themes:
-        found.append(settings.problem(("theme",), f"no theme is called {theme!r}; there are {', '.join(sorted(themes))}"))
+        found.append(settings.problem(("theme",), f"no theme is called {theme!r}; there are {', '.join(OWN)} and those of Textual"))
     if settings.keys:
         from dstui.tui.kit.keymap import keymap
 

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from functools import lru_cache
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from textual import on
 
 from dstui.plan.finding import Finding
@@ -191,7 +192,7 @@ class Hint(RowList):
         rows = hint_rows(field, option, state, width) if field else paragraph(HELP, width, "dim")
         if 0 < height < len(rows):  # F1 shows all of it
             last = rows[height - 1]
-            rows = [*rows[: height - 1], row((f"{fit(last.text, min(len(last.text), width - 2))} …", last.left[-1].style))]
+            rows = [*rows[: height - 1], row((fit(f"{last.text} …", min(cell_len(last.text) + 2, width)), last.left[-1].style))]
         self.show_rows(rows)
 
 

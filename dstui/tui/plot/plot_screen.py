@@ -140,7 +140,7 @@ class Plot(Over[None]):
     def _read_usage(self) -> None:
         """Add what the ranks have used since the last look."""
         series = self.history
-        history, began = read_history(series.folder.path, math.inf), series.folder.read_span().started
+        history, began = read_history(series.folder.path, math.inf, series.used_until), series.folder.read_span().started
         series.add(list(usage_metrics(history, began or 0.0, series.used_until)))
         series.used_until = max((samples[-1].t for samples in history.samples.values()), default=series.used_until)
 

@@ -229,7 +229,8 @@ class JobView(LogActions):
             return
         self._charts_drawn, (width, height) = monotonic(), self.app.size
         wide = self._dashboard and width >= DASHBOARD
-        self.charts.display = self.usage.display = wide
+        self.usage.display = wide
+        self.charts.display = wide and not (self._complete and self.series.is_bare)
         own = tuple(self.job.follower.measure.own_names)
         self.head.sparks = None
         if wide:

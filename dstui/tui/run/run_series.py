@@ -36,6 +36,11 @@ class RunSeries:
             self._series.setdefault(metric.name, Buckets()).add(metric.step, metric.value)
             self.count += 1
 
+    @property
+    def is_bare(self) -> bool:
+        """Return whether no series has two values, so that there is nothing to draw."""
+        return not any(len(each.points) > 1 for each in self._series.values())
+
     def ordered(self, own: Iterable[str] = ()) -> dict[str, Buckets]:
         """Return the series, the most important first; `own`: the Plan's own metrics, which come after the loss."""
         order = [WANTED[0], *own, *WANTED[1:]]
