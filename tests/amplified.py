@@ -71,7 +71,7 @@ class Amplified:
     write: Callable[[Path], None]
     commands: tuple[tuple[str, ...], ...]
     quick: bool = False
-    """Whether the quick suite's sample includes it."""
+    """True if the quick suite's sample includes it."""
 
 
 def text_readers() -> Iterator[Amplified]:

@@ -33,7 +33,7 @@ class Place:
     args: tuple[str, ...] = ("plan.yaml",)
     begins: str = "q quit"
     edited: bool = False
-    """Whether there are unsaved edits."""
+    """True if there are unsaved edits."""
 
 
 JOB = {"args": ("attach", "job"), "begins": "Log: all ranks"}

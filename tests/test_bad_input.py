@@ -39,11 +39,11 @@ class Case:
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     status: int = 2
     twin: bool = False
-    """Whether other cases cover the same files and the same command."""
+    """True if other cases cover the same files and the same command."""
 
 
 TURNS = cycle((False, True))
-"""Whether the command is render or --headless, which load a Plan by the same function."""
+"""True if the command is render or --headless, which load a Plan by the same function."""
 
 
 def of_plan(name: str, text: str, says: str, *, status: int = 2, files: Mapping[str, str | bytes] | None = None) -> Iterator[Case]:

@@ -30,10 +30,12 @@ def test_tool_reports_nothing(tool: str) -> None:
 QUESTIONS = {"How", "What", "Where", "Whether", "Who", "Whose", "Why"}
 DOCSTRING = re.compile(r'^(?!\s*class )(.*):(?:  #.*)?\n\s+"""(\w+)', re.MULTILINE)
 """The end of a function's signature and the first word of its docstring, for files that are too many to parse."""
+ATTRIBUTE = re.compile(r'^ *"""Whether ', re.MULTILINE)
 
 
-def test_docstrings_of_functions_do_not_begin_with_a_question_word() -> None:
-    """Reject openings that ruff's D401 accepts."""
+def test_docstrings_do_not_begin_with_a_question_word() -> None:
+    """Reject openings that ruff's D401 accepts, and attributes that are described by a question."""
     paths = [*MODULES.values(), *Path(__file__).parent.rglob("*.py")]
     wrong = [f"{path.name}: {end}" for path in paths for end, word in DOCSTRING.findall(path.read_text()) if word in QUESTIONS]
+    wrong += [path.name for path in paths if ATTRIBUTE.search(path.read_text())]
     assert wrong == []

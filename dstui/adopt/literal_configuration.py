@@ -44,7 +44,7 @@ class LiteralConfiguration:
     left_out: tuple[str, ...] = ()
     """Dotted keys whose value only a run shows."""
     changed: bool = False
-    """Whether the script also sets keys of it later."""
+    """True if the script also sets keys of it later."""
 
     @property
     def complete(self) -> bool:

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
-from dstui.base.files import FileProblem, read_standard_input, write_atomic
+from dstui.base.files import FileProblem, is_file, is_folder, read_standard_input, read_text, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.documents.open import Opened, open_document, open_text
 from dstui.plan import Plan, PlanError
@@ -52,7 +55,28 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+LAUNCHERS = re.compile(r"(?m)^[^#\n]*\b(?:deepspeed|torchrun|accelerate[ \t]+launch|torch\.distributed\.run)[ \t]+\S")
+MOST_FILES, MOST_SHOWN = 300, 6
+"""Files of a folder that are read, and that are named."""
+
+
+def _launches_in(folder: Path) -> list[str]:
+    """Return the files of a folder in which a launcher is called."""
+    found, names = [], list[Path]()
+    with suppress(OSError):
+        names = sorted(islice(folder.iterdir(), MOST_FILES))
+    for path in names:
+        with suppress(FileProblem):
+            if is_file(path) and LAUNCHERS.search(read_text(path)):
+                found.append(shlex.quote(str(path)))
+    return found
+
+
 def _opened(name: str, launch: int) -> Opened:
+    if name != "-" and is_folder(name):
+        found = _launches_in(Path(name))
+        more = ", …" if len(found) > MOST_SHOWN else ""
+        raise FileProblem(f"{name} is a folder: name a file in it" + (f": {', '.join(found[:MOST_SHOWN])}{more}" if found else ""))
     return open_text(read_standard_input(), launch) if name == "-" else open_document(name, launch=launch)
 
 

@@ -36,6 +36,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_files_of_a_folder_with_a_launch_are_named(folder: Path) -> None:
+    (folder / "Makefile").write_text("t:\n\ttorchrun t.py\n")
+    (folder / "notes.txt").write_text("# deepspeed t.py\n")
+    ran = dstui("import", ".", folder=folder)
+    assert ran.returncode == 2 and ran.stderr == "dstui: . is a folder: name a file in it: Makefile, run.sh\n"
+
+
 def dstui(*words: str, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
     return command.dstui(*words, cwd=folder, given=given)
 

@@ -48,6 +48,15 @@ def test_every_recipe_is_valid_on_its_machine(kind: str, gpus: int) -> None:
         assert plan.name == "train"
 
 
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_script_with_a_literal_configuration_gets_a_copy_of_it_first(gpus: int) -> None:
+    text = "import deepspeed\nS = 3\ndeepspeed.initialize(config={'train_batch_size': 8, 'zero_optimization': {'stage': S}})\n"
+    first, *others = recipes(Script("t.py", inspect_script(text)), machine(gpus))
+    plan = load(first.text)
+    assert dict(plan.deepspeed) == {"train_batch_size": 8, "zero_optimization": {"stage": 3}} and others
+    assert "a copy of the script's own" in first.text
+
+
 @pytest.mark.parametrize(
     ("name", "capability", "precision"),
     [

@@ -69,6 +69,8 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "LOCAL-RANK-ARG": (
         "train.py: error: unrecognized arguments: --local_rank=3",
         "train.py: error: unrecognized arguments: --local-rank=3",
+        "ValueError: invalid literal for int() with base 10: '--local_rank=3'",
+        "FileNotFoundError: [Errno 2] No such file or directory: '--local_rank=3'",
     ),
     "LOCAL-RANK-DEFAULT": ("AssertionError: Mismatch in local rank setting, args.local_rank=0 but env['LOCAL_RANK']=1.",),
     "NO-GPU": ("RuntimeError: No CUDA GPUs are available", "AssertionError: Torch not compiled with CUDA enabled"),

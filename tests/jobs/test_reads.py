@@ -1,4 +1,4 @@
-"""Whether a file has been read, as far as the file system tells."""
+"""Detect that a file has been read, as far as the file system tells."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Shown:
     text: str
     plan: str = HERE
     job: bool = False
-    """Whether it needs the job that failed."""
+    """True if it needs the job that failed."""
 
 
 SCREENS = {

@@ -342,7 +342,10 @@ SIGNATURES = (
         "root",
         "The script does not know --local_rank",
         "DeepSpeed's launcher gives every rank --local_rank=N, and the script's parser is strict.",
-        (rx("unrecognized arguments", r"unrecognized arguments: .*--local[-_]rank"),),
+        (
+            rx("unrecognized arguments", r"unrecognized arguments: .*--local[-_]rank"),
+            rx("'--local", r"Error: (?:.*: )?'--local[-_]rank=\d+'$"),  # a script that reads sys.argv itself
+        ),
         (
             Remedy("Start without it", lambda plan: patches.append(plan, "cluster.launcher_args", "--no_local_rank")),
             "parser.add_argument('--local_rank', type=int, default=-1) in the script",
