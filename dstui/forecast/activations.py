@@ -24,8 +24,9 @@ NARROW_LOSS = frozenset({"bert", "bart", "t5"})
 FUSED_LOSS_BYTES = 4.0
 """Bytes per token and hidden element of a fused loss: the gradient of its input, and a chunk of logits of about that size."""
 FUSED_NORMS, FUSED_MLP = 8.0, 2.0
-"""Bytes that fused kernels save in a recomputed layer, per hidden element and per element of a gated MLP, as reserved memory shows on cards
-with room: for a fused loss of which it is not said that it is Liger's, and for LoRA. In layers that are kept they saved half of that (99 to 80 GiB for 8B at stage 2 and 8k tokens, stas00/ml-engineering), so it is not counted there."""
+"""Bytes that fused kernels save in a recomputed layer, per hidden element and per element of a gated MLP, as reserved memory shows on
+cards with room: for a fused loss of which it is not said that it is Liger's, and for LoRA. In layers that are kept they saved half of that
+(99 to 80 GiB for 8B at stage 2 and 8k tokens, stas00/ml-engineering), so it is not counted there."""
 MOVES = 5.6
 """The number of times that the kernels of a layer move each byte that it keeps, in both passes. Measured with MPT in llm-foundry, whose
 norms are fused."""
