@@ -24,16 +24,17 @@ NARROW_LOSS = frozenset({"bert", "bart", "t5"})
 FUSED_LOSS_BYTES = 4.0
 """Bytes per token and hidden element of a fused loss: the gradient of its input, and a chunk of logits of about that size."""
 FUSED_NORMS, FUSED_MLP = 8.0, 2.0
-"""Bytes that fused kernels (Liger) save in a recomputed layer, per hidden element and per element of a gated MLP. In layers that are kept
-they saved half of that (99 to 80 GiB for 8B at stage 2 and 8k tokens, stas00/ml-engineering), so it is not counted there."""
+"""Bytes that fused kernels save in a recomputed layer, per hidden element and per element of a gated MLP, as reserved memory shows on
+cards with room: for a fused loss of which it is not said that it is Liger's, and for LoRA. In layers that are kept they saved half of that
+(99 to 80 GiB for 8B at stage 2 and 8k tokens, stas00/ml-engineering), so it is not counted there."""
 MOVES = 5.6
 """The number of times that the kernels of a layer move each byte that it keeps, in both passes. Measured with MPT in llm-foundry, whose
 norms are fused."""
 FUSED_MOVES = 3.0
 """The same if a compiler or Liger fuses as much as possible: each byte is written once and read once, and its gradient is written."""
 LIGER = 8.1, 4.5
-"""The same as FUSED_NORMS and FUSED_MLP, if all kernels are Liger's and all weights are trained: measured on the CPU with its norm,
-rotation and MLP written as it does (12 h of the norms, another 12 h of the MLP of an 8B; what is left is the peak of another moment)."""
+"""The same as FUSED_NORMS and FUSED_MLP, if all kernels are Liger's and all weights are trained: measured on the CPU by
+tests/bench/measure_liger.py (12 h of the norms, another 12 h of the MLP of an 8B; what is left is the peak of another moment)."""
 TILED_WHOLE, LIGER_TILED = 14.0, 11.4
 """Bytes per hidden element that a layer with a tiled MLP needs beside its tiles, more than one without an MLP would: DeepSpeed's TiledMLP
 measured on the CPU. With Liger the peak is that of the attention (7.4), where FlashAttention adds queries' gradients up in 32 bits (4)."""

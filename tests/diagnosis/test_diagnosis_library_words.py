@@ -83,6 +83,7 @@ RAISED = {
         ("ImportError: cannot import name 'deepspeed' because DeepSpeed is not available", ""),
         ("ImportError: Could not import soundfile. The use of `read_audio` requires SoundFile.", "audio/utils.py"),
         ("NameError: name 'flash_attn_func' is not defined", ""),
+        ("RuntimeError: Expected one of cpu, cuda, xpu device type at start of device string: npu", ""),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'", "subprocess.py"),
     ],
     "IMPORT-VERSION": [
@@ -233,7 +234,10 @@ SHELLS = {
         "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
     ],
     "NO-SCRIPT": ["nohup: failed to run command './train.sh': No such file or directory"],
-    "NPU-LINK": ["[ERROR] HCCL(77,python):2026-01-02-03:04:05.6 [detect.cc:9][77] cqe error status[12] remoteIP:[1.2.3.4]"],
+    "NPU-LINK": [
+        "[ERROR] HCCL(77,python):2026-01-02-03:04:05.6 [detect.cc:9][77] cqe error status[12] remoteIP:[1.2.3.4]",
+        "RuntimeError: [ERROR] HCCL function error: HcclGetRootInfo(&id), error code is 7",
+    ],
     "NPU-ERROR": ["aclrtSynchronizeStream failed, error code 507018"],
     "CKPT-PERM": [
         "Error: EACCES: permission denied, rmdir '/shared/logs/41'",
@@ -268,6 +272,11 @@ SHELLS = {
         "srun: error: Unable to create step for job 42: Invalid generic resource (gres) specification",
         "  Warning  FailedScheduling  9s  default-scheduler  0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
         'Error creating: pods "train-0" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=8',
+        "qsub: Unknown queue MSG=the requested queue does not exist",
+        "Queue gpu8 does not accept the request. Job not submitted.",
+        "botocore.errorfactory.ResourceLimitExceeded: The account-level service limit 'ml.p9 for training' is 0 Instances",
+        "CapacityError: Unable to provision requested ML compute capacity. Please retry.",
+        "(autoscaler +9s) Error: No available node types can fulfill resource request {'GPU': 8.0}. Add suitable node types.",
     ],
     "NO-INTERNET": ["curl: (6) Could not resolve host: huggingface.co"],
     "NO-GPU": [
@@ -318,6 +327,26 @@ def test_azure_ml_names_the_file_with_the_programs_own_output(tmp_path: Path) ->
     found = diagnose_lines(tmp_path / "log", [f"ERROR lifecycle: failed to execute commands: {report}", "INFO lifecycle: all closed"])
     assert (found.cause, found.kind) == (None, "failure")
     assert "dstui diagnose user_logs/std_log.txt" in found.notes[0]
+
+
+def test_kubeflow_only_counts_the_pods_that_failed(tmp_path: Path) -> None:
+    event = "Warning  PyTorchJobFailed  1m  pytorchjob-controller  PyTorchJob toy is failed because 1 Worker replica(s) failed."
+    found = diagnose_lines(tmp_path / "log", ["Events:", f"  {event}"])
+    assert (found.cause, found.kind) == (None, "failure")
+    assert "kubectl logs POD" in found.notes[0]
+
+
+def test_sagemakers_report_holds_the_scripts_exception(tmp_path: Path) -> None:
+    reported = [
+        "AlgorithmError: ExecuteUserScriptError:",
+        "ExitCode 1",
+        'ErrorMessage "ValueError: rows must be even',
+        ' "',
+        'Command "/opt/conda/bin/python3 toy.py"',
+    ]
+    found = diagnose_lines(tmp_path / "log", ["step 1", *reported])
+    assert (found.cause, found.confidence) == ("USER-PY", "low")
+    assert "rows must be even" in found.evidence[0].text
 
 
 def test_first_error_of_a_compiler_is_shown(tmp_path: Path) -> None:

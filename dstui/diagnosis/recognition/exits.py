@@ -105,6 +105,8 @@ LSF_DONE = re.compile(r"^Subject: Job \d+(?:\[\d+\])?: <.*> in cluster <[^>]*> D
 MAKE_LINE = re.compile(r"^make(?:\[\d+\])?: \*\*\* \[.*\] Error (\d+)")
 AZURE_LINE = re.compile(r"User process '\S+' exited with status code (\d+)|process_rank=\d+ exit_code=(\d+) ")
 """The reports of Azure ML's lifecycler and of its execution wrapper."""
+KUBEFLOW_LINE = re.compile(r"\b(?:PyTorch|MPI|TF|Train|XGBoost)\w* \S+ is failed because [1-9]\d* \w+ replica")
+"""The event of a Kubeflow job, some of whose pods failed."""
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
 DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was killed after rank \d+ had failed)?$")
 
@@ -132,8 +134,8 @@ def exits_in(text: str) -> list[Exit]:
         return [Exit(translated(int(found[1])), whole=True)]
     if found := AZURE_LINE.search(text):
         return [Exit(translated(int(found[1] or found[2])), whole=True)]
-    if LSF_DONE.match(text):
-        return [Exit(0, whole=True)]
+    if (failed := bool(KUBEFLOW_LINE.search(text))) or LSF_DONE.match(text):
+        return [Exit(int(failed), whole=True)]
     if found := CHILD_LINE.search(text):
         return [Exit(int(found[1]) if found[1] else -int(found[2]), whole=True)] if "ninja" not in text else []
     if found := SHELL_LINE.match(text.strip()[:SHORT]):

@@ -28,8 +28,9 @@ HOST = re.compile(r"([A-Za-z][\w.-]*): ")
 COLLECTED = re.compile(
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: "
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?:\d{7}|\d{9})Z |[\w.-]*\w[-_]\d+ +\| |\[\+ *\d+\.\d+\] "
+    r'|ErrorMessage "(?=[\w.]*(?:Error|Exception)\b)'
 )
-"""Prefixes of journald (and syslog), containers, GitHub's runners, docker compose, and of the seconds since a start."""
+"""Prefixes of journald (and syslog), containers, GitHub's runners, docker compose, of the seconds since a start, and of SageMaker."""
 ENOUGH, MOSTLY = 6, 0.8
 """The number of lines at the beginning of a file, and the share of them with a common beginning, from which all lines are assumed to have
 it."""

@@ -14,6 +14,7 @@ SIGNATURES = (
         (
             "EI0006: ",
             "Getting socket times out",
+            rx("HCCL function error: ", r"HCCL function error: Hccl(?:GetRootInfo|CommInit)"),
             rx("HCCL(", r"^\[ERROR\] HCCL\(.*(?:[Tt]ime ?out|TIMEOUT|cqe error status)"),
         ),
         (
@@ -48,6 +49,7 @@ SIGNATURES = (
             rx("errCode", r"'errCode': 'E[5-9B]\d{4}'"),
             "[EB0000]",
             "NPU function error: ",
+            rx("HCCL function error: ", r"HCCL function error: (?!Hccl(?:GetRootInfo|CommInit))"),
             rx("ERR0", r"\bERR0\d{4} (?:PTA|OPS|DIST|GRAPH|PROF) "),  # torch_npu's codes
             rx(" failed, error code ", r"\baclr?\w+ failed, error code \d+"),
         ),

@@ -81,6 +81,18 @@ SIGNATURES = (
         answer="IMPORT-MISSING",
     ),
     Signature(
+        "DEVICE-PLUGIN",
+        "root",
+        "PyTorch does not know this kind of device, since the package that adds it is not imported",
+        "NPUs, Gaudi, MUSA and MLU come with a package of their own, which must be installed and imported before the device is named.",
+        (rx("at start of device string: ", r"device type at start of device string: (?:npu|hpu|musa|mlu|xpu|gcu|sdaa)\b"),),
+        ("Import it before the first use: torch_npu, habana_frameworks.torch, torch_musa, torch_mlu, intel_extension_for_pytorch",),
+        "python -c 'import torch, torch_npu' (or the package of that device), in the environment of the ranks.",
+        sure=False,
+        alike=("IMPORT-VERSION",),
+        answer="IMPORT-MISSING",
+    ),
+    Signature(
         "IMPORT-VERSION",
         "root",
         "Two packages are incompatible",
