@@ -20,7 +20,7 @@ from dstui.jobs.queue.scheduler import nodes_of_partition
 from dstui.machine.report import format_size
 from dstui.plan import PlanError
 
-MARKS = {"ok": "✔", "warn": "▲", "fail": "✗", "skipped": "·"}
+MARKS = {"ok": "✔", "warn": "▲", "fail": "✖", "skipped": "·"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -39,7 +39,7 @@ def test_odd_host_comes_first_wherever_it_is() -> None:
     assert reports[1].odd == {"NVLinks up": ("1 x 18 of 18, 1 x 17 of 18", "18 of 18"), "memory": (32 * GIB, 64 * GIB)}
     assert reports[2].odd == {"NVIDIA driver": ("570.1", "580.95")}
     text = "\n".join(_lines(fleet))
-    assert "✗ h4  reach: h4 refuses the connection\n      → start sshd there\n" in text
+    assert "✖ h4  reach: h4 refuses the connection\n      → start sshd there\n" in text
     assert "memory 32 GB; most have 64 GB" in text and "alike: h2, h5, h6" in text
     assert text.endswith("6 hosts: 1 failed, 2 with differences, 3 alike")
 

@@ -87,7 +87,7 @@ def test_looking_command_executes_nothing_of_the_folder(args: tuple[str, ...], r
     done = run(*args)
     assert "Traceback" not in done.stderr
     assert executed_canaries(cloned) == [], done.stdout + done.stderr
-    assert done.returncode == (1 if "doctor" in args and "✗" in done.stdout else 0), done.stdout + done.stderr
+    assert done.returncode == (1 if "doctor" in args and "✖" in done.stdout else 0), done.stdout + done.stderr
 
 
 def test_python_m_dstui_imports_no_module_of_the_folder(cloned: Path) -> None:

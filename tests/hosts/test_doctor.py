@@ -142,5 +142,5 @@ def test_this_machine_is_examined_in_seconds(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-m", "dstui", "doctor"], env=environment, capture_output=True, text=True, check=False)
     assert time.monotonic() - began < 60
     lines = ran.stdout.splitlines()
-    assert ran.stderr == "" and ran.returncode == int("✗" in ran.stdout)
+    assert ran.stderr == "" and ran.returncode == int("✖" in ran.stdout)
     assert "✔ reach            this machine" in lines and lines[-1].endswith("not applicable")

@@ -81,7 +81,7 @@ def test_doctor_reaches_hosts_of_the_plans_hostfile(farm: Farm, job: Path) -> No
     (job / "plan.yaml").write_text((job / "plan.yaml").read_text().replace("job: {", f"job: {{python: {bare}, "))
     ran = farm.run("login", sys.executable, "-m", "dstui", "doctor", str(job / "plan.yaml"), "--trust-python", timeout=180)
     assert ran.returncode == 1
-    assert "✗ reach" in ran.stdout and "h9: its name cannot be resolved" in ran.stdout
+    assert "✖ reach" in ran.stdout and "h9: its name cannot be resolved" in ran.stdout
     assert "h2: answers over ssh, without a password" in ran.stdout
 
 

@@ -185,7 +185,7 @@ def script_without_deepspeed(c: Context) -> Problems:
     severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
     command = f"dstui render {shlex.quote(c.plan.source)} --only code"
     copy = " (-o FOLDER writes them to a file)" if found.what != "lightning" else ""
-    fix = Fix(f"take the lines that step 8 shows, or `{command}`{copy}")
+    fix = Fix(f"add the lines that `{command}` prints{copy}; step 8 of the session shows them too")
     yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{reason}", why, fix, severity=severity)
 
 

@@ -13,7 +13,7 @@ from dstui.machine.snapshot import Machine
 
 MODULES = (health, packages, placement, variables)
 RULES = [rule for rule in rules_of(*MODULES).values() if isinstance(rule, MachineRule)]
-MARKS = {"error": "✗", "warning": "▲", "info": "·"}
+MARKS = {"error": "✖", "warning": "▲", "info": "·"}
 
 
 def check_machine(machine: Machine, requirement: Requirement | None = None) -> list[MachineFinding]:
