@@ -688,7 +688,7 @@ def keep(order: Dict[str, Any], folder: str, tag: str) -> None:
 
 
 def record_end(folder: str, facts: Dict[str, Any]) -> None:
-    """Write the end of the host's command. A full disk delays that: the job would wait forever for a lost record."""
+    """Write the end of the host's command. A full disk only delays it: without it, the job could wait forever."""
     while os.path.isdir(folder):
         try:
             write_plain(os.path.join(folder, f"ended-{facts['attempt']}"), json.dumps(facts).encode())
