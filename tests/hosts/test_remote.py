@@ -182,7 +182,8 @@ def test_first_existing_interpreter_is_used() -> None:
         ("kex_exchange_identification: Connection closed by remote host", "closed"),
         ("ssh: No such file or directory", "no-ssh"),
         ("srun: error: Unable to create step for job 2: Requested node configuration is not available", "allocation"),
-        ("Python 3.6 is too old: 3.8 is needed", "other"),
+        ("Python 3.6 is too old: 3.8 is needed", "old-python"),
+        ("bash: fork: retry: Resource temporarily unavailable", "other"),
     ],
 )
 def test_ssh_errors_are_understood(said: str, sign: str) -> None:
