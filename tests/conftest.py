@@ -165,8 +165,6 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def _to_compile(config: pytest.Config) -> list[str]:
     """Return the test files whose assertions are not rewritten yet and whose folder is writable."""
-    if sys.dont_write_bytecode:
-        return []
     apart = set(config.getini("norecursedirs"))
     files = (path for path in sorted(Path(__file__).parent.rglob("test_*.py")) if not apart & set(path.parts))
     return [str(path) for path in files if os.access(path.parent, os.W_OK) and not _compiled(path)]
