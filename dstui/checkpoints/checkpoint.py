@@ -171,9 +171,7 @@ def _read_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
         size=sum(sizes),
         files=len(sizes),
         deepspeed=_word(model.get("ds_version"), 40),
-        precision=next(
-            (name for name in ("bf16", "fp16") if as_mapping(config.get(name)).get("enabled") is True), "fp32" if config else ""
-        ),
+        precision=_precision(config),
         client_state=tuple(_word(name, 100) for name in client_state),
         config=config,
         problems=tuple(problems),

@@ -27,7 +27,7 @@ host's clock.
 
 This is one long file because it is sent as it is: it cannot import dstui. It repeats code for ending processes
 (dstui/jobs/supervisor/escalation.py) and checking files (dstui/base/regular_files.py). An Agent serves the connection with a Folder (the
-job folder here), an Outbox (what the ranks write), Records (which ranks are gone), a Gauge (the GPUs), and a Sweep that ends all processes.
+job folder here), an Outbox (what the ranks write), Records (which ranks are gone) and a Gauge (the GPUs).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ import stat
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 READY = b"\0dstui agent 1\n"
@@ -77,9 +78,6 @@ Process = Tuple[int, int]
 
 class NotPossible(Exception):
     """Nothing can be done here. Holds the reason as a sentence."""
-
-
-# Processes
 
 
 def ticks_of(pid: int) -> Optional[int]:
@@ -134,9 +132,6 @@ def send(process: Process, number: int) -> None:
             os.kill(process[0], number)
         except OSError:
             pass
-
-
-# Files
 
 
 def open_plain(path: str, flags: int, mode: int = 0o600) -> int:
@@ -497,52 +492,45 @@ class Gauge:
         self.process, self.output = None, -1
 
 
-# The agent
+def end_all(tag: str, linger: float, ranks: Callable[[], Set[Any]], turn: Callable[[], Any]) -> Set[Process]:
+    """End all processes of the job here after `linger` seconds to end by themselves, these ranks first. Return those that are left.
+
+    Each step is harder than the one before. Between two looks the agent takes its turn.
+    """
+    members = partial(tagged, tag)
+    left = until_gone(members, linger, turn)
+    alive = ranks()
+    asked = [process for process in left if process[0] in alive]
+    if asked:
+        for process in asked:
+            send(process, signal.SIGTERM)
+        until_gone(lambda: {process for process in asked if ticks_of(process[0]) == process[1]}, STEP, turn)
+        left = until_gone(members, GRACE, turn)
+    if left:
+        for process in left:
+            send(process, signal.SIGKILL if LAUNCHER in command_of(process[0]) else signal.SIGTERM)
+        left = until_gone(members, STEP, turn)
+    if left:
+        left = until_gone(members, STEP, turn, signal.SIGKILL)
+    return left
 
 
-class Sweep:
-    """Ends all processes of the job on this host, each step harder than the one before. Between two looks the agent takes its turn."""
+def until_gone(members: Callable[[], Set[Process]], seconds: float, turn: Callable[[], Any], number: int = 0) -> Set[Process]:
+    """Wait until no process is left, at most `seconds`. Return those that are left.
 
-    def __init__(self, tag: str, turn: Callable[[], bool]) -> None:
-        self.tag, self.turn = tag, turn
-
-    def end(self, linger: float, ranks: Callable[[], Set[Any]]) -> Set[Process]:
-        """End the processes after `linger` seconds to end by themselves, these ranks first. Return those that are left."""
-        left = self._until_gone(self._members, linger)
-        alive = ranks()
-        asked = [process for process in left if process[0] in alive]
-        if asked:
-            for process in asked:
-                send(process, signal.SIGTERM)
-            self._until_gone(lambda: {process for process in asked if ticks_of(process[0]) == process[1]}, STEP)
-            left = self._until_gone(self._members, GRACE)
-        if left:
+    Two empty looks are needed: one may fall between a fork and an exec.
+    """
+    deadline, empty = time.monotonic() + seconds, 0
+    while True:
+        turn()
+        left = members()
+        empty = 0 if left else empty + 1
+        if empty == 2 or (left and time.monotonic() >= deadline):
+            return left
+        if number:
             for process in left:
-                send(process, signal.SIGKILL if LAUNCHER in command_of(process[0]) else signal.SIGTERM)
-            left = self._until_gone(self._members, STEP)
-        if left:
-            left = self._until_gone(self._members, STEP, signal.SIGKILL)
-        return left
-
-    def _members(self) -> Set[Process]:
-        return tagged(self.tag)
-
-    def _until_gone(self, members: Callable[[], Set[Process]], seconds: float, number: int = 0) -> Set[Process]:
-        """Wait until no process is left, at most `seconds`. Return those that are left.
-
-        Two empty looks are needed: one may fall between a fork and an exec.
-        """
-        deadline, empty = time.monotonic() + seconds, 0
-        while True:
-            self.turn()
-            left = members()
-            empty = 0 if left else empty + 1
-            if empty == 2 or (left and time.monotonic() >= deadline):
-                return left
-            if number:
-                for process in left:
-                    send(process, number)
-            time.sleep(POLL)
+                send(process, number)
+        time.sleep(POLL)
 
 
 class Agent:
@@ -596,8 +584,6 @@ class Agent:
         while os.path.isdir(self.folder.path) and not all(map(os.path.exists, ends)):
             time.sleep(IDLE)
 
-    # What it tells
-
     def turn(self) -> bool:
         """Look at everything once. Return whether anything has changed."""
         signal.alarm(STUCK)
@@ -624,8 +610,6 @@ class Agent:
             self.reported.add(attempt)
             self.home.put("ended", **json.loads(data.decode()))
         return bool(data)
-
-    # Orders
 
     def obey(self, order: Dict[str, Any]) -> None:
         """Execute one order."""
@@ -658,7 +642,7 @@ class Agent:
 
     def stop(self, linger: float, ask: bool) -> None:
         """End all processes of the job here, after `linger` seconds to end by themselves. With `ask`, ask the ranks to end first."""
-        left = Sweep(self.tag, self.turn).end(linger, self.records.living if ask else set)
+        left = end_all(self.tag, linger, self.records.living if ask else set, self.turn)
         for path in self.records.buffers() if not left else ():
             try:
                 os.unlink(path)
@@ -700,7 +684,17 @@ def keep(order: Dict[str, Any], folder: str, tag: str) -> None:
         facts["exit_code"] = code if code >= 0 else 128 - code
     except OSError as error:
         facts.update(exit_code=127, text=f"cannot start {order['argv'][0]} in {order['cwd']}: {error.strerror}")
-    write_plain(os.path.join(folder, f"ended-{order['attempt']}"), json.dumps(facts).encode())
+    record_end(folder, facts)
+
+
+def record_end(folder: str, facts: Dict[str, Any]) -> None:
+    """Write the end of the host's command. A full disk only delays it: without it, the job could wait forever."""
+    while os.path.isdir(folder):
+        try:
+            write_plain(os.path.join(folder, f"ended-{facts['attempt']}"), json.dumps(facts).encode())
+            return
+        except OSError:
+            time.sleep(BEAT)
 
 
 def stay_on(*_: object) -> None:
@@ -717,8 +711,6 @@ def give_up(*_: object) -> None:
 
 def main() -> None:
     """Serve one connection."""
-    if sys.version_info < (3, 8):
-        sys.exit("Python {}.{} is too old: 3.8 is needed".format(*sys.version_info))
     signal.signal(signal.SIGALRM, give_up)
     opening, home = sys.stdin.buffer.readline(), Home()
     os.write(1, READY)

@@ -23,8 +23,11 @@ from dstui.hosts import agent
 from dstui.hosts.frames import AgentFrame, AgentFrames
 from dstui.hosts.ssh import ssh_command
 
-BOOT = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())), 'agent', 'exec'))"
-"""The program on the remote command line: it reads the agent's source from standard input."""
+BOOT = (
+    "import sys; sys.version_info < (3, 8) and sys.exit('Python %d.%d is too old: 3.8 is needed' % sys.version_info[:2]); "
+    "exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())), 'agent', 'exec'))"
+)
+"""The program on the remote command line: it reads the agent's source, which an older Python could not parse, from standard input."""
 MOST_READ = 1 << 18
 LONGEST_COMPLAINT = 1 << 12
 

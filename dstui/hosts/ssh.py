@@ -73,6 +73,7 @@ class _Sign:
     fix: str
 
 
+INSTALL_PYTHON = "install Python 3.8 or newer, at the same path on every host"
 SIGNS = (
     _Sign(
         "key-changed",
@@ -106,7 +107,8 @@ SIGNS = (
         "ping {host}: is it up, and is there a firewall in between?",
     ),
     _Sign("closed", "Connection closed by|Connection reset by|kex_exchange", "it closed the connection", "look at sshd's log on {host}"),
-    _Sign("no-python", "no Python here", "there is no Python", "install Python 3.8 or newer, at the same path on every host"),
+    _Sign("no-python", "no Python here", "there is no Python", INSTALL_PYTHON),
+    _Sign("old-python", "Python [0-9.]+ is too old", "its Python is too old", INSTALL_PYTHON),
     _Sign(
         "allocation",
         "Unable to create step for job .*: Requested node configuration is not available",

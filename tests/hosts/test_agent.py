@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -10,8 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from dstui.hosts import agent as agents
 from dstui.hosts.agent import Gauge
 from dstui.hosts.connection import BOOT, source
+from dstui.hosts.ssh import failure
 from tests.waiting import wait_for
 
 
@@ -56,3 +61,27 @@ def test_gpu_monitor_may_end_by_itself_and_is_ended_once(tmp_path: Path) -> None
         gauge = Gauge(python, str(tmp_path / "gone.py"))
         wait_for(partial(has_ended, gauge))
         gauge.end()
+
+
+def test_end_of_the_command_is_recorded_once_the_disk_has_room_unless_the_folder_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = [OSError(errno.ENOSPC, "No space left on device")] * 2
+
+    def replace(old: str, new: str) -> None:
+        if full:
+            raise full.pop()
+        Path(old).rename(new)
+
+    monkeypatch.setattr(agents.os, "replace", replace)
+    monkeypatch.setattr(agents.time, "sleep", lambda _seconds: None)
+    agents.record_end(str(tmp_path), {"attempt": 2, "exit_code": 3, "text": ""})
+    assert [path.name for path in tmp_path.iterdir()] == ["ended-2"] and not full
+    agents.record_end(str(tmp_path / "removed"), {"attempt": 2})
+
+
+def test_old_python_is_named_before_it_parses_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 6, 8, "final", 0))
+    with pytest.raises(SystemExit) as ended:
+        exec(BOOT)
+    assert failure("h1", str(ended.value)).problem == "its Python is too old"

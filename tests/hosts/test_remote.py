@@ -15,6 +15,7 @@ import pytest
 from farm import Farm, etc, forced
 
 from dstui.doctor.gather import READY
+from dstui.hosts.connection import BOOT, source
 from dstui.hosts.ssh import SIGNS, failure, python_command, ssh_command
 from dstui.machine.remote import Program, script
 
@@ -125,9 +126,10 @@ def test_hostfile_refused_by_deepspeed_is_refused_with_its_line(tmp_path: Path, 
 
 
 def old_interpreters() -> list[str]:
-    """Return other interpreters of this machine, on the PATH or installed by pyenv."""
-    kept = sorted(str(path) for path in Path.home().glob(".pyenv/versions/3.*/bin/python"))
-    return [*filter(None, (shutil.which(f"python3.{minor}") for minor in (6, 8, 9))), *kept]
+    """Return other interpreters of this machine, on the PATH; of pyenv's, which may be switched off there, those that it starts."""
+    found = [Path(path) for minor in (6, 8, 9) if (path := shutil.which(f"python3.{minor}"))]
+    kept = [python for path in found for python in path.parent.parent.glob(f"versions/{path.name[len('python') :]}.*/bin/python")]
+    return [str(path) for path in kept or found]
 
 
 @pytest.mark.parametrize("python", old_interpreters() or [sys.executable])
@@ -148,9 +150,14 @@ def test_programs_sent_to_hosts_run_on_python_3_8_and_newer(python: str) -> None
     }
     program = Program(READY, {**wanted, "seconds": 0.0, "imports": False, "env": {"HF_ENDPOINT": "http://127.0.0.1:9"}})
     ran = subprocess.run([python, "-"], input=script(20, program), capture_output=True, check=False)
+    nowhere = {**dict.fromkeys(("folder", "known", "name"), "/nowhere/job"), "have": {}, "files": {}, "needs": {}, "make": False}
+    opening = json.dumps({**nowhere, "tag": "", "attempt": 1, "ranks": [], "stays": False}).encode() + b"\n"
+    agent = subprocess.run([python, "-I", "-S", "-c", BOOT], input=source() + opening, capture_output=True, check=False)
     if asked.stdout == "False\n":
-        assert ran.returncode == 1 and b"is too old: 3.8 is needed" in ran.stderr
+        assert (ran.returncode, agent.returncode) == (1, 1)
+        assert all(b"is too old: 3.8 is needed" in one.stderr for one in (ran, agent))
         return
+    assert (agent.returncode, agent.stderr) == (0, b"") and b'"is": "hello"' in agent.stdout
     assert ran.returncode == 0, ran.stderr
     kinds = {json.loads(line)[0] for line in ran.stdout.splitlines()}
     assert {"host", "software", "ready", "driver", "done"} <= kinds
@@ -182,7 +189,8 @@ def test_first_existing_interpreter_is_used() -> None:
         ("kex_exchange_identification: Connection closed by remote host", "closed"),
         ("ssh: No such file or directory", "no-ssh"),
         ("srun: error: Unable to create step for job 2: Requested node configuration is not available", "allocation"),
-        ("Python 3.6 is too old: 3.8 is needed", "other"),
+        ("Python 3.6 is too old: 3.8 is needed", "old-python"),
+        ("bash: fork: retry: Resource temporarily unavailable", "other"),
     ],
 )
 def test_ssh_errors_are_understood(said: str, sign: str) -> None:

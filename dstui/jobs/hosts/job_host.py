@@ -22,7 +22,7 @@ LASTING = 10.0
 """Seconds that a connection must have lasted for the next attempt to come soon."""
 CONNECTING = 40.0
 """Seconds for a connection until its agent answers."""
-HOPELESS = ("allocation", "key-changed", "key-unknown", "login", "name", "no-python", "no-ssh")
+HOPELESS = ("allocation", "key-changed", "key-unknown", "login", "name", "no-python", "no-ssh", "old-python")
 """Failures of ssh (dstui/hosts/ssh.py) that waiting does not repair."""
 
 
