@@ -29,7 +29,7 @@ def rows(*tensors: torch.Tensor) -> Iterator[list[torch.Tensor]]:
         yield [one[start : start + ROWS] for one in flat]
 
 
-class Norm(torch.autograd.Function):  # type: ignore[misc]
+class Norm(torch.autograd.Function):
     """Keeps its input and a number of each row."""
 
     @staticmethod
@@ -52,7 +52,7 @@ class Norm(torch.autograd.Function):  # type: ignore[misc]
         return grad, of_weight.to(weight.dtype), None
 
 
-class Gate(torch.autograd.Function):  # type: ignore[misc]
+class Gate(torch.autograd.Function):
     """Keeps its two inputs, which become their gradients."""
 
     @staticmethod

@@ -69,7 +69,7 @@ def test_kernels_of_liger_and_tiles_need_what_was_measured() -> None:
         ({"tiled_mlp": True}, 40.2, 0),
         ({"liger": True, "tiled_mlp": True}, 22.0, 7),  # FlashAttention's gradients, and grouped keys, which save less than measured
     ):
-        setup = Setup(sequence=length, checkpointing=True, attention="flash", fused_loss="liger" in more)._replace(**more)  # type: ignore[arg-type]
+        setup = Setup(sequence=length, checkpointing=True, attention="flash", fused_loss="liger" in more)._replace(**more)
         assert activations(setup, shape).work / length / shape.hidden == pytest.approx(measured + flash, abs=0.5), more
 
 

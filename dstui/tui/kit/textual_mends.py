@@ -15,6 +15,7 @@ from textual.strip import Strip
 @cache
 def mend_textual() -> None:
     """Mend Textual, once."""
+    # mypy rightly objects to replacing methods of another class, which is what this does until Textual has mended them.
     # It means to cache two colours with this method of the class, but it is one of the object: the lines of the last thousand widgets stay.
     StylesCache.get_inner_outer = classmethod(StylesCache.get_inner_outer)  # type: ignore[arg-type, assignment, method-assign]
     divide = Strip.divide
