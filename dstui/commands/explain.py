@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 from pathlib import Path
 
 from dstui.base.files import FileProblem
 from dstui.base.output import refuse, say, tell
+from dstui.base.text import similar_words
 from dstui.commands.plan_argument import plan_of
 from dstui.jobs.store.index import RUN, find
 from dstui.plan import PlanError
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     except AttributeError:
         known = release().records
         ends = [path for path in known if path.endswith(f".{args.key}")]
-        close = ends[:3] or difflib.get_close_matches(args.key.removeprefix("deepspeed."), known, 3, 0.7)
+        close = ends[:3] or similar_words(args.key.removeprefix("deepspeed."), known, 3, 0.7)
         hint = f"did you mean {' or '.join(close)}?" if close else "`dstui docs` lists them"
         return refuse(f"{args.key}: neither this Plan nor DeepSpeed has such a key: {hint}")
     if args.json:
