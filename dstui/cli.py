@@ -75,14 +75,14 @@ def _command(name: str, words: list[str]) -> int:
     cut = words.index("--") if "--" in words and name in TAKE_A_COMMAND else len(words)
     args = parser.parse_args(words[:cut])
     args.command = words[cut + 1 :]
-    from dstui.base.no_run import NoRun
     from dstui.base.output import say
+    from dstui.base.user_error import UserError
 
     try:
         code: int = module.run(args)
-    except NoRun as error:
+    except UserError as error:
         say(str(error))
-        return 1
+        return error.status
     return code
 
 

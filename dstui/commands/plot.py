@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.base.arguments import bounded
-from dstui.base.files import FileProblem, check_unused, write_atomic
+from dstui.base.files import check_unused, write_atomic
 from dstui.base.output import Ink, coloured, draws_unicode, refuse, say, tell, width
 from dstui.jobs.store.index import RUN, find
 
@@ -44,12 +44,9 @@ def run(args: argparse.Namespace) -> int:
     """Draw the plots. Return 0; 1 if there is no such run or metric; 2 if the picture cannot be written."""
     from dstui.jobs.metrics.series import MetricSeries
 
-    try:
-        folders = list(dict.fromkeys(map(find, args.runs or [""])))
-        if args.output is not None and not args.force:
-            check_unused(args.output)
-    except FileProblem as problem:
-        return refuse(str(problem))
+    folders = list(dict.fromkeys(map(find, args.runs or [""])))
+    if args.output is not None and not args.force:
+        check_unused(args.output)
     if len(folders) > MOST:
         return refuse(f"up to {MOST} runs are drawn into one plot, and these are {len(folders)}")
     read = [MetricSeries(folder) for folder in folders]
@@ -57,8 +54,6 @@ def run(args: argparse.Namespace) -> int:
         for series in read:
             _read(series)
         return _draw(args, read)
-    except FileProblem as problem:
-        return refuse(str(problem))
     finally:
         for series in read:
             series.close()

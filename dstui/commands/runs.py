@@ -21,7 +21,6 @@ from dstui.jobs.store.plan_diff import Change, changes, history, plan_of
 from dstui.jobs.store.records import STATE_GLYPHS, JobStatus
 from dstui.jobs.store.status import no_sign_of_life, orphan_hint, unconfirmed
 from dstui.jobs.watch.summary import duration_text
-from dstui.plan import PlanError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _diff(names: list[str], as_json: bool) -> int:
-    try:
-        before, after = (plan_of(find(name)) for name in names)
-    except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+    before, after = (plan_of(find(name)) for name in names)
     found = changes(before, after)
     if as_json:
         tell(json.dumps({"version": 1, "changes": _changes_json(found)}, indent=1))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dstui.base.text import similar_words
+from dstui.base.user_error import UserError
 from dstui.machine.snapshot import Gpu, Host, IbPort, Island, Machine, Nic
 from dstui.plan import Plan
 
@@ -24,8 +25,8 @@ UNITS = {"memory": 1 << 20, "bf16": 1e12, "fp16": 1e12, "fp32": 1e12, "bandwidth
 MOST_GPUS, MOST_NODES = 64, 16_384
 
 
-class HardwareProblem(ValueError):
-    """An invalid name or number of hardware. Holds a sentence with the valid ones."""
+class HardwareProblem(UserError, ValueError):
+    """An invalid name or number of hardware. Its sentence names the valid ones."""
 
 
 class Chip(NamedTuple):

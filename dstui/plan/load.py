@@ -13,6 +13,7 @@ from typing import Any
 
 from dstui.base.limits import MOST_LISTED
 from dstui.base.text import similar_words
+from dstui.base.user_error import UserError
 from dstui.plan.catalogue import lookup
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.finding import Finding
@@ -26,7 +27,7 @@ MODEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 MOST_MODELS = 16
 
 
-class PlanError(Exception):
+class PlanError(UserError):
     """A Plan that cannot be used. `findings` has one entry per mistake; `str()` is a line for each."""
 
     def __init__(self, findings: list[Finding], source: str = "") -> None:
