@@ -229,12 +229,12 @@ def _compare(args: argparse.Namespace, kept: Any) -> int:
     from dstui.jobs.store.index import find
     from dstui.jobs.store.status import current_status
     from dstui.runs.columns import plain_column
-    from dstui.runs.compare import MOST, SECONDS, compare
+    from dstui.runs.compare import MAX_RUNS, SECONDS, compare
     from dstui.runs.run import Run
 
     folders = list(dict.fromkeys(map(find, args.compare)))
-    if not 2 <= len(folders) <= MOST:
-        raise ValueError(f"--compare takes two to {MOST} different runs, not {len(folders)}")
+    if not 2 <= len(folders) <= MAX_RUNS:
+        raise ValueError(f"--compare takes two to {MAX_RUNS} different runs, not {len(folders)}")
     runs = [Run(folder, status, kept) for folder in folders if (status := current_status(folder))]
     found = compare(runs)
     if args.json:

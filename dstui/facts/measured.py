@@ -23,7 +23,7 @@ from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
 
-MOST = 100
+MAX_MACHINES = 100
 """Machines whose rates are read."""
 CHILD = Path(__file__).parents[1] / "reference" / "rates.py"
 SECONDS = 240.0
@@ -51,7 +51,7 @@ def read_rates() -> dict[str, dict[str, Any]]:
     """Return the stored rates by machine key."""
     found = {}
     with suppress(OSError):
-        for path in sorted(_folder().glob("*.json"))[:MOST]:
+        for path in sorted(_folder().glob("*.json"))[:MAX_MACHINES]:
             with suppress(FileProblem, ValueError):
                 data = parse_json(read_text(path))
                 rates = data.get("rates") if isinstance(data, Mapping) else None
