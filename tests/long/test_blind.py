@@ -138,6 +138,12 @@ rounds 5 and 6: it makes these rows of NeMo worse. Over the seven rounds the med
 the right order (256 of 277 beyond 3 %); over all eight 8.2 % (41.8), 325 of 352 (356 of 392). What is left: LoRA on two nodes of two GPUs took 1.76 times as long as on one GPU at all lengths, for a reason that the page
 does not say (11 of the 16 wrong pairs); an RTX 6000 Ada and an H100 NVL were slower than forecast, perhaps by their power limits.
 
+Round 9 is of memory, and its rule was committed with its rows: pages, logs and issues that no earlier round used, found by searching issues and
+repositories for memory under DeepSpeed, that say model, GPUs, stage, offload, precision, micro-batch, length or its limit, and what is trained; at most
+six figures of a page or a folder, in its order of settings, and all of its runs that ended out of memory. 29 rows have a figure, with its measure
+(allocated, reserved, process), 29 say that the job ran or ran out of memory. What LLaMA-Factory, DeepSpeed-Chat and FastChat do by default is taken
+from their code. Left out are pages that contradict themselves, vision models and other accelerators. PEFT's table was known for its RAM.
+
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
 second round, packed samples only attend to themselves, and a step of 32k tokens with the optimizer in RAM took longer than the CPU's Adam and the
