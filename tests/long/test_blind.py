@@ -138,6 +138,14 @@ rounds 5 and 6: it makes these rows of NeMo worse. Over the seven rounds the med
 the right order (256 of 277 beyond 3 %); over all eight 8.2 % (41.8), 325 of 352 (356 of 392). What is left: LoRA on two nodes of two GPUs took 1.76 times as long as on one GPU at all lengths, for a reason that the page
 does not say (11 of the 16 wrong pairs); an RTX 6000 Ada and an H100 NVL were slower than forecast, perhaps by their power limits.
 
+The ninth round of speeds (blind_speed_9.csv, sha256 f91f942d4aa4b2f2e084e74e8b4568b9e7d08b0cc1464ff12a7d9e1186b50f72) was chosen by a rule that
+is committed with its rows, before any of them is compared: tables of training speed in repositories that no earlier round used (of BigScience's,
+two pages that none used), found by searching for throughput under DeepSpeed or Megatron, that say model, GPUs, stage or parallelism, micro-batch,
+accumulation or global batch, length, precision, offload and recomputation, or name the script or configuration that does. All rows of such a page
+that a Plan can say; of rows that differ in bucket sizes only, the first. Left out are pages whose text contradicts itself or its code (a model of
+other sizes, expert parallelism of 1 and of 8, more FLOPS than the GPU's peak), a GPU that is not named, FP8 and TF32. Of a range of seconds, the
+middle is taken. Where a page names no recomputation, that of its script counts. `note` says what is not known.
+
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
 second round, packed samples only attend to themselves, and a step of 32k tokens with the optimizer in RAM took longer than the CPU's Adam and the
