@@ -222,6 +222,8 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     if shards > 1:
         micro += calls * COLLECTIVE_SECONDS * (setup.stage > 1)
     copies, optimizer, names = _offload(setup, n, rates)
+    drained, once = _drained(setup, n, rates)
+    copies, boundary = copies + drained, boundary + once
     optimizer, beside, hides = _hidden(setup, n, optimizer, rates)
     host = _host(setup, n) * shape.layers / setup.pipeline
     if setup.stage == 3 and shards > 1 and setup.split_experts and shape.experts:
@@ -250,6 +252,22 @@ def _adding(setup: Setup, n: Counts, rates: Rates) -> float:
     each = 2 * lp + 2 * 4 if setup.wide_gradients and lp == 2 else 3 * lp
     mine = n.trained / setup.split / (setup.shards if setup.stage > 1 else 1)
     return each * mine / (rates.memory * MEMORY_SHARE) * setup.training
+
+
+def _drained(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float]:
+    """Return the seconds of copying gradients to an optimizer in RAM, per micro-batch and once per step.
+
+    From stage 2 on each micro-batch copies its own. Those of several are added on the GPU, so that the sum goes there and back
+    (stage_1_and_2.py: async_accumulate_grad_in_cpu_via_gpu); stage 3 always fetches what it has copied, and copies it once more in 32
+    bits (stage3.py: partition_grads).
+    """
+    if setup.optimizer_offload == "none" or not setup.training:
+        return 0.0, 0.0
+    mine = n.trained / setup.split / setup.shards / rates.host_link
+    once = setup.weight_bytes * mine
+    if setup.stage < 2:
+        return 0.0, once
+    return (2 * once, 4 * mine) if setup.stage == 3 else (once * (1 + (setup.accumulation > 1)), 0.0)
 
 
 def _expert_layers(shape: TensorShape, n: Counts) -> float:
@@ -292,8 +310,6 @@ def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple
     if setup.optimizer_offload == "none":
         moved = (16 + 2 * optimizer_bytes(setup)) * mine
         return copies, moved / (rates.memory * 0.7), (name, "the optimizer on the GPU")
-    if setup.stage != 0:
-        copies += lp * mine / rates.host_link
     adam = rates.cpu_adam * (BOUND if setup.cores_bound else 1)
     on_cpu = mine * per_node / adam + lp * mine / rates.host_link
     if setup.optimizer_offload == "cpu":
@@ -307,7 +323,7 @@ def step_seconds(accumulation: int, w: Work, t: Traffic) -> float:
     """Return the seconds of a step of `accumulation` micro-batches."""
     late = max(t.beside - t.hides * accumulation * w.compute, 0.0)
     return (
-        accumulation * (max(_running(w, t), t.copies + w.copies, t.host) + t.stall)
+        accumulation * (max(_running(w, t), t.host) + t.stall)
         + (accumulation - 1) * t.adding
         + t.boundary
         + t.optimizer
@@ -316,8 +332,12 @@ def step_seconds(accumulation: int, w: Work, t: Traffic) -> float:
 
 
 def _running(w: Work, t: Traffic) -> float:
-    """Return the time of compute and collectives of a micro-batch, with the smaller partly hidden."""
-    return w.compute + (1 - t.overlap) * t.micro if w.compute >= t.micro else t.micro + (1 - t.overlap) * w.compute
+    """Return the time of a micro-batch: its compute, and what is moved, with the smaller partly hidden.
+
+    Copies to and from RAM wait for the collectives of the same tensors, on the same stream (stage3.py: partition_grads).
+    """
+    moved = t.micro + t.copies + w.copies
+    return max(w.compute, moved) + (1 - t.overlap) * min(w.compute, moved)
 
 
 def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
