@@ -309,10 +309,8 @@ def _steps(moved: Sequence[Traffic], works: Sequence[Work], accumulations: Seque
     """Return `speed.step_seconds` for each traffic with each batch."""
     import numpy as np
 
-    fields = ("micro", "boundary", "copies", "optimizer", "beside", "hides", "host", "stall", "overlap", "adding")
-    micro, boundary, copies, optimizer, hidden, hides, host, stall, overlap, adding = np.array(
-        [[getattr(t, name) for name in fields] for t in moved]
-    ).T[:, :, None]
+    seconds = [t[:-1] for t in moved]  # without the names of the bottlenecks
+    micro, boundary, copies, optimizer, hidden, hides, host, stall, overlap, adding = np.array(seconds).T[:, :, None]
     compute, away = np.array([[w.compute, w.copies] for w in works]).T[:, None, :]
     times = np.array(accumulations)[None, :]
     moved_in_each = micro + copies + away
