@@ -33,10 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the action. Return 0; 1 if the site has mistakes; 2 after an error."""
-    try:
-        return _init(args.output) if args.action == "init" else _check(args.file or site_path())
-    except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+    return _init(args.output) if args.action == "init" else _check(args.file or site_path())
 
 
 def _init(output: Path | None) -> int:

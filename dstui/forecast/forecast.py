@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from dstui.adopt.script_options import options_of
 from dstui.base.dataclass import dataclass
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
-from dstui.forecast.memory import ADAPTED, SPLIT, Needs, combine_needs, needs
+from dstui.forecast.memory import ADAPTED, SPLIT, WASTED, Needs, combine_needs, needs
 from dstui.forecast.model import Counts, adapted_elements
 from dstui.forecast.modelled import Facts, Modelled, models_of
 from dstui.forecast.need import Need, Verdict, gpu_need, host_need, lower_end, scaled
@@ -39,6 +40,8 @@ class Forecast:
     checkpoint: int | None = None
     allocated: int | None = None
     """The peak of torch's allocations on a GPU (max_memory_allocated)."""
+    shown: int | None = None
+    """The memory of a GPU that nvidia-smi shows: torch keeps what it once took, as long as there is room."""
     speed: Speed | None = None
     setup: Setup | None = None
     """The setup read from the Plan; of several models the first one's."""
@@ -74,6 +77,11 @@ class Forecast:
         known = {name: need.headroom for name, need in places.items() if need.bytes and need.headroom is not None}
         return min(known, key=lambda name: known[name] or 0.0, default="")
 
+    @property
+    def shown_range(self) -> tuple[int, int]:
+        """The range of what nvidia-smi shows."""
+        return self.gpu.range[0], max(self.gpu.range[1], int((self.shown or 0) * LIKELY_SHOWN))
+
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui forecast --json` documents, without the recommendation."""
         s = self.speed
@@ -85,6 +93,7 @@ class Forecast:
             "gpu_bytes": self.gpu.bytes,
             "gpu_bytes_range": list(self.gpu.range),
             "gpu_allocated_bytes": self.allocated,
+            "gpu_shown_bytes": self.shown,
             "cpu_bytes": self.host.bytes,
             "nvme_bytes": self.nvme.bytes,
             "checkpoint_bytes": self.checkpoint,
@@ -239,7 +248,7 @@ def _summed(models: Sequence[Modelled], rates: Rates, shared: Shared) -> _Sum:
         a = batch_of(one, n)
         stages = ends(setup, shape, n, a)
         held = known.states if known else [states(setup, mine) for mine, _ in stages]
-        found = [needs(setup, mine, s, kept) for (mine, kept), s in zip(stages, held, strict=True)]
+        found = [needs(setup, mine, s, kept, one.shorter) for (mine, kept), s in zip(stages, held, strict=True)]
         rows.append(found[0] if len(found) == 1 else max(found, key=lambda stage: stage.gpu.peak))
         params, trained = params + n.params, trained + n.trained * setup.training
         unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0, SPLIT if setup.split > 1 else 1.0)
@@ -274,6 +283,10 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         gpu = replace(gpu, range=(gpu.range[0], gpu.range[1] + more))
     of_node = done.memory if room.on_cpu else done.host
     host = scaled(host, of_node, done.spread(of_node, settings))
+    cached = max(int((whole.cached - whole.gpu.peak * WASTED[first.setup.stage]) * done.memory.scale), 0)
+    if gpu.bytes and any(one.shorter for one in models) and first.setup.stage == 3:
+        gpu = replace(gpu, range=(gpu.range[0], max(gpu.range[1], gpu.bytes + cached)))
+    shown = min(gpu.bytes + cached, max(room.gpu or sys.maxsize, gpu.bytes)) if gpu.bytes else None
     of_disk = {part: int(size * room.ranks_per_node) for part, size in whole.nvme.items()}
     disk = sum(of_disk.values())
     nvme = Need(parts=of_disk, bytes=disk or None, range=(disk, int(disk * 1.05)), capacity=room.nvme)
@@ -285,6 +298,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         trainable=trained,
         checkpoint=int(whole.checkpoint),
         allocated=int(whole.gpu.peak) if not room.on_cpu else None,
+        shown=shown,
         speed=_slowest(speeds, done.step.scale) or _measured_speed(first.setup, rates),
         corrected=str(done),
         setup=first.setup,
@@ -314,6 +328,10 @@ def idle_of(one: Modelled) -> int:
     if one.facts.architecture:
         return one.facts.architecture.idle
     return max((one.facts.params or 0) - int(active), 0) if active else 0
+
+
+LIKELY_SHOWN = 1.15
+"""nvidia-smi may show more than expected by this factor."""
 
 
 def _measured_speed(setup: Setup, rates: Rates) -> Speed | None:

@@ -164,6 +164,12 @@ lie in it (209 before), 143 of 157 of those that run DeepSpeed, and 370 of all 4
 rounds, 325 of 352 of the first eight, 381 of 414 of all; with Pangu's rows 405 of 440. What is left: 1024 tokens at once in Megatron of 2021
 (-36 to -51 %), exchanges over 16 and 32 ranks in several nodes (+20 and +44 %), and stage 3 on MI300X (+51 %).
 
+Round 9 is of memory, and its rule was committed with its rows: pages, logs and issues that no earlier round used, found by searching issues and
+repositories for memory under DeepSpeed, that say model, GPUs, stage, offload, precision, micro-batch, length or its limit, and what is trained; at most
+six figures of a page or a folder, in its order of settings, and all of its runs that ended out of memory. 29 rows have a figure, with its measure
+(allocated, reserved, process), 29 say that the job ran or ran out of memory. What LLaMA-Factory, DeepSpeed-Chat and FastChat do by default is taken
+from their code. Left out are pages that contradict themselves, vision models and other accelerators. PEFT's table was known for its RAM.
+
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
 second round, packed samples only attend to themselves, and a step of 32k tokens with the optimizer in RAM took longer than the CPU's Adam and the
@@ -190,7 +196,7 @@ from dstui.forecast.rates import Rates, rates_of
 Row = dict[str, str]
 ROUNDS: Mapping[str, Sequence[Row]] = {
     name: list(csv.DictReader((Path(__file__).parent / f"{name}.csv").open()))
-    for name in (*(f"blind_rows{n}" for n in ("", "_2", "_3", "_4", "_5", "_6", "_7", "_8")), "blind_speed_8", "blind_speed_9")
+    for name in (*(f"blind_rows{n}" for n in ("", "_2", "_3", "_4", "_5", "_6", "_7", "_8", "_9")), "blind_speed_8", "blind_speed_9")
 }
 OUTSIDE = int(CUDA_CONTEXT)
 """Memory of a process outside of torch's allocator."""
@@ -250,8 +256,9 @@ def memory_errors(rows: Sequence[Row]) -> list[Judged]:
         assert need.setup is not None
         around = {"allocated": OUTSIDE + int(nccl_bytes(need.setup)), "reserved": OUTSIDE}.get(row["metric"], 0)
         around -= loaded_of(row)
-        ours = (need.allocated or 0) if row["metric"] == "allocated" else (need.gpu.bytes or 0) - around
-        found.append(Judged(row, ours / theirs - 1, need.gpu.range[0] <= theirs + around <= need.gpu.range[1]))
+        ours = (need.allocated or 0) if row["metric"] == "allocated" else (need.shown or 0) - around
+        low, high = need.gpu.range if row["metric"] == "allocated" else need.shown_range
+        found.append(Judged(row, ours / theirs - 1, low <= theirs + around <= high))
     return found
 
 
@@ -299,13 +306,14 @@ def summary(what: str, errors: Sequence[Judged]) -> list[float]:
     ("name", "most"),
     [
         ("blind_rows", (0.03, 0.1)),
-        ("blind_rows_2", (0.04, 0.15)),
+        ("blind_rows_2", (0.05, 0.15)),
         ("blind_rows_3", (0.35, 0.4)),
         ("blind_rows_4", (0.01, 0.02)),
         ("blind_rows_5", (0.05, 0.3)),
-        ("blind_rows_6", (0.09, 0.27)),
-        ("blind_rows_7", (0.14, 0.27)),
-        ("blind_rows_8", (0.15, 0.32)),
+        ("blind_rows_6", (0.05, 0.22)),
+        ("blind_rows_7", (0.12, 0.26)),
+        ("blind_rows_8", (0.09, 0.32)),
+        ("blind_rows_9", (0.1, 0.4)),
     ],
 )
 def test_memory(name: str, most: tuple[float, float]) -> None:
@@ -373,4 +381,4 @@ def test_ranges_contain_what_was_measured() -> None:
     for what, errors in (("memory", memory_errors(rows)), ("speed", speed_errors(rows))):
         inside = sum(one.inside for one in errors)
         print(what, f"{inside} of {len(errors)} in the range")
-        assert inside / len(errors) > (0.75 if what == "memory" else 0.9)
+        assert inside / len(errors) > (0.85 if what == "memory" else 0.9)
