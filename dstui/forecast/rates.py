@@ -102,7 +102,7 @@ class Rates:
     between: float = NETWORK
     """Bytes of a collective that a node exchanges with others."""
     network_known: bool = True
-    """Whether `between` is that of a known network."""
+    """True if `between` is that of a known network."""
     host_link: float = 25e9
     """Bytes between a GPU and RAM."""
     cpu_adam: float = 1e9

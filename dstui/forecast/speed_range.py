@@ -40,7 +40,7 @@ class Timed(NamedTuple):
     work: Work
     traffic: Traffic
     adapted: bool
-    """Whether adapters are trained (LoRA)."""
+    """True if adapters are trained (LoRA)."""
 
 
 def ranged(found: Speed, spread: float | None, one: Timed | None, rates: Rates, *, full: bool = False) -> Speed:
