@@ -313,14 +313,13 @@ def _steps(moved: Sequence[Traffic], works: Sequence[Work], accumulations: Seque
     """Return `speed.step_seconds` for each traffic with each batch."""
     import numpy as np
 
-    fields = ("micro", "boundary", "copies", "optimizer", "beside", "hides", "host", "stall", "overlap", "adding")
-    micro, boundary, copies, optimizer, hidden, hides, host, stall, overlap, adding = np.array(
-        [[getattr(t, name) for name in fields] for t in moved]
-    ).T[:, :, None]
+    seconds = [t[:-1] for t in moved]  # without the names of the bottlenecks
+    micro, boundary, copies, optimizer, hidden, hides, host, stall, overlap, adding = np.array(seconds).T[:, :, None]
     compute, away = np.array([[w.compute, w.copies] for w in works]).T[:, None, :]
     times = np.array(accumulations)[None, :]
-    running = np.maximum(compute, micro) + (1 - overlap) * np.minimum(compute, micro)
-    each = np.maximum(np.maximum(running, copies + away), host) + stall
+    moved_in_each = micro + copies + away
+    running = np.maximum(compute, moved_in_each) + (1 - overlap) * np.minimum(compute, moved_in_each)
+    each = np.maximum(running, host) + stall
     steps: NDArray[Any] = times * each + (times - 1) * adding + boundary + optimizer + np.maximum(hidden - hides * times * compute, 0.0)
     return steps
 

@@ -98,7 +98,7 @@ def loss_of(row: dict[str, str]) -> float:
 def more_of(row: dict[str, str]) -> dict[str, Any]:
     """Return the settings of the column `more`, such as sequence_parallel=8 tiled_mlp."""
     words = [word.partition("=") for word in row.get("more", "").split() if word != "selective"]
-    found = {name: float(value) if "." in value else int(value) if value else True for name, _, value in words}
+    found = {name: float(value) if "." in value else int(value) if value.isdecimal() else value or True for name, _, value in words}
     return {**found, **({"recompute": "selective"} if "selective" in row.get("more", "").split() else {})}
 
 
