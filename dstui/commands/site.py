@@ -96,8 +96,8 @@ def _mistakes(site: Site) -> Iterator[str]:
     from dstui.plan import load
     from dstui.plan.locks import broken_locks, describe_broken
 
-    for problem in wrong_defaults(site.layer):
-        yield PlanError([], site.source).sentence(problem)
+    for finding in wrong_defaults(site.layer):
+        yield PlanError([], site.source).sentence(finding)
     if site.templates and not Path(site.templates).is_dir():
         yield f"{site.source}: templates: there is no folder {site.templates}"
     for _, path in _templates(site):
