@@ -28,7 +28,7 @@ from dstui.plan import Plan
 from dstui.plan.finding import Operation
 from dstui.tune.record import Result
 
-MOST = 12
+MAX_CANDIDATES = 12
 """The maximum number of measured candidates."""
 LADDER_RUNS = 5
 """The number of runs to find the largest micro-batch."""
@@ -114,7 +114,7 @@ def next_candidate(problem: Problem, results: Sequence[Result]) -> Candidate | N
         return Candidate(f"the Plan as it is: {way_of(was)}", (), was)
     if problem.only:
         return _next_of_ladder(problem, was, results)
-    if len(results) >= MOST:
+    if len(results) >= MAX_CANDIDATES:
         return None
     tried = {key_of(result.patch) for result in results}
     ways = _by_forecast if _speed_known(problem) else _by_steps

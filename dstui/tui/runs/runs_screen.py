@@ -14,7 +14,7 @@ from textual.containers import Vertical
 
 from dstui.jobs.store.folder import JobFolder
 from dstui.runs.columns import COLUMNS, USUAL
-from dstui.runs.compare import MOST
+from dstui.runs.compare import MAX_RUNS
 from dstui.runs.conditions import parse, unknown
 from dstui.runs.run import Run
 from dstui.tui.dialogs.dialog import Over, Prompt
@@ -150,8 +150,8 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
             return
         if path in self.marked:
             self.marked.remove(str(path))
-        elif len(self.marked) == MOST:
-            say(self.app, f"Up to {MOST} runs are compared.")
+        elif len(self.marked) == MAX_RUNS:
+            say(self.app, f"Up to {MAX_RUNS} runs are compared.")
             return
         else:
             self.marked.append(str(path))
@@ -206,7 +206,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
     def _chosen(self, what: str) -> Sequence[Run]:
         chosen = [self._known[path] for path in self.marked if path in self._known]
         if len(chosen) < 2:
-            say(self.app, f"Space marks runs; two to {MOST} can be {what}.")
+            say(self.app, f"Space marks runs; two to {MAX_RUNS} can be {what}.")
             return ()
         return chosen
 
