@@ -125,6 +125,10 @@ class MainScreen(CurrentSizeScreen[None]):
             possible = frozenset(name for name in ACTIONS if self.check_action(name, ()))
             self.footer.show(valid(self.typing_pane if self.typing else self.step.pane, possible))
 
+    def on_screen_resume(self) -> None:
+        """Update the footer: the size, and what is enabled, may have changed under another screen."""
+        self.show_keys()
+
     def on_descendant_focus(self) -> None:
         """Update the footer for the new focus."""
         self.show_keys()

@@ -100,7 +100,7 @@ class Dialog(ModalScreen[Any], Over[Any]):
         border: round $primary; background: $background; padding: 0 1;
     }
     Dialog RowList { height: auto; }
-    Dialog Input { border: none; height: 1; background: $panel; padding: 0 1; margin: 1 0; }
+    Dialog Input { border: none; height: 1; background: $panel; padding: 0 1; margin: 1 2; }
     Dialog Footer { dock: bottom; height: 1; }
     """
     PANE = CHOOSING
