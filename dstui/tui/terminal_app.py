@@ -27,7 +27,7 @@ from dstui.base.output import say
 from dstui.base.regular_files import append_regular
 from dstui.tui.kit.drawing import SAFELY, combine_filters
 from dstui.tui.kit.driver import LastingDriver
-from dstui.tui.kit.styles import THEMES
+from dstui.tui.kit.styles import ANSI_DARK, THEMES
 from dstui.tui.kit.textual_mends import mend_textual
 from dstui.tui.session.settings import setting
 
@@ -58,7 +58,7 @@ class TerminalApp(App[int]):
         self._variables: dict[str, dict[str, str]] = {}
         super().__init__()
         self.stylesheet: Stylesheet = ThemedStyles(variables=self.get_css_variables())
-        for theme in THEMES:
+        for theme in (*THEMES, ANSI_DARK):
             self.register_theme(theme)
         # Textual copies the list of all themes for each line that it paints. No theme is registered later, so answers may be kept; a method
         # in the class could not be cached without also caching the application.
@@ -74,6 +74,8 @@ class TerminalApp(App[int]):
         """Parse the styles again for new colours. Before the first screen exists this is unnecessary."""
         if self.screen_stack:
             super().refresh_css(animate)
+            if self.screen not in self.children:  # the palette is a system screen: Textual styles only those below it
+                self.stylesheet.update(self.screen, animate=animate)
         else:
             self.stylesheet.set_variables(self.get_css_variables())
 

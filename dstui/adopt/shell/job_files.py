@@ -21,6 +21,10 @@ SIGN = re.compile(r"""(?mi)^[ \t-]*["']?(?:command|commands|args|run|entrypoint|
 KEY = re.compile(r"""[ \t]*(?:-[ \t]+)?["']?[\w$.-]+["']?[ \t]*:(?:\s|$)|[{\[]""")
 TEMPLATE = re.compile(r"\$?\{\{([^{}\n]{1,200})\}\}")
 """A value that a templating engine fills in: Argo, Helm, Azure ML, dstack, GitHub."""
+OPTIONAL = re.compile(r"\$\[\[([^\n]*?)\]\]")
+"""Words of Azure ML that are there if the inputs that they name are."""
+QUOTED_TEMPLATE = re.compile(r"'((?:[^'\"`\\$\n]|\$?\{\{[^{}'\"`\\$\n]{1,200}\}\})*)'")
+"""A text in single quotes, in which a shell would leave the variable that stands for a template."""
 KUBERNETES_VARIABLE = re.compile(r"\$\(([A-Za-z_]\w*)\)")
 VS_CODE_FOLDER = re.compile(r"\$\{(?:workspaceFolder|workspaceRoot|fileWorkspaceFolder)\}/?")
 VS_CODE_VARIABLE = re.compile(r"\$\{(?:env|input|config|command):([^{}\n]{1,100})\}")
@@ -287,7 +291,11 @@ def _quoted(text: str) -> str:
 def _holes(text: str) -> str:
     """Return a text with a variable for each template, and without VS Code's own folder."""
     text = VS_CODE_VARIABLE.sub(lambda found: f"${{{_name(found[1])}}}", VS_CODE_FOLDER.sub("", text))
-    return TEMPLATE.sub(lambda found: f"${{{_name(found[1])}}}", text)
+    return TEMPLATE.sub(lambda found: f"${{{_name(found[1])}}}", QUOTED_TEMPLATE.sub(_double_quoted, OPTIONAL.sub(r"\1", text)))
+
+
+def _double_quoted(quoted: re.Match[str]) -> str:
+    return f'"{quoted[1]}"' if TEMPLATE.search(quoted[1]) else quoted[0]
 
 
 def _name(template: str) -> str:

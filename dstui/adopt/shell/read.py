@@ -15,7 +15,7 @@ from dstui.adopt.shell.build_files import as_shell
 from dstui.adopt.shell.expansion import line_of, literal
 from dstui.adopt.shell.interpreter import ShellReader
 from dstui.adopt.shell.job_files import LEFT_OUT, job_as_shell
-from dstui.adopt.shell.job_numbers import numbers_of_job
+from dstui.adopt.shell.job_values import values_of_job
 from dstui.adopt.shell.notebook import notebook_as_shell
 from dstui.adopt.shell.pages import Block, blocks_of, page_of
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
@@ -71,7 +71,7 @@ def read_shell(text: str, context: ShellContext, parse: Parse) -> ShellText:
     text = batch_as_shell(text) if is_batch(text, name) else tasks_as_shell(text, name)
     if FISH.match(text) or name.endswith(".fish"):
         raise Unparsed(f"it is a script of fish, whose syntax is not that of bash: `dstui run --hold -- fish {name}` reads its launches")
-    described = numbers_of_job(text)
+    described = values_of_job(text)
     tree, text, sources, notes = _parsed(text, parse)
     reader = _followed(tree, text, context, described, arguments_are_open=False)
     if not reader.launches:
