@@ -255,6 +255,14 @@ async def test_typed_text_is_below_its_question(open_app: Open) -> None:
         assert len(columns) == 1
 
 
+async def test_wrong_text_is_marked(open_app: Open) -> None:
+    async with open_app() as pilot:
+        pilot.app.push_screen(Prompt("Name", "question", "typed", lambda text: f"{text} is wrong"))
+        await until(pilot, lambda: "question" in screen(pilot))
+        await pilot.press("enter")
+        await until(pilot, lambda: "✖ typed is wrong" in screen(pilot))
+
+
 async def test_footer_fits_after_the_size_has_changed_under_another_screen(open_app: Open) -> None:
     async with open_app(size=(200, 40)) as pilot:
         await pilot.press("J")

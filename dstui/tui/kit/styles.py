@@ -161,7 +161,7 @@ LIGHT = Theme(
     panel="#dde2e9",
     success="#2f7d46",
     warning="#8f6200",
-    error="#b3382c",
+    error="#a93226",
     dark=False,
 )
 HIGH_CONTRAST = Theme(
