@@ -97,7 +97,7 @@ class Palette(CommandPalette, Over[None]):
     DEFAULT_CSS = """
     Palette Footer { dock: bottom; height: 1; }
     Palette SearchIcon { color: $primary; }  /* Textual's is black in every theme */
-    Palette:ansi > .command-palette--help-text { text-style: none; }  /* dim text is unreadable on the colour of the cursor */
+    Palette:ansi > .command-palette--help-text { text-style: not bold; }  /* dim text is unreadable on the colour of the cursor */
     """
 
     def compose(self) -> ComposeResult:

@@ -85,3 +85,11 @@ async def test_errors_without_colour_are_bold_and_as_bright_as_other_text(
         usual = rows.style_named("")
         for name in ("error", "warning", "accent"):
             assert rows.style_named(name).color == usual.color and rows.style_named(name).bold and not rows.style_named(name).dim
+
+
+@pytest.mark.parametrize("theme", [*LEAST, "ansi-dark", "ansi-light"])
+async def test_warnings_differ_from_errors_by_colour_too(open_app: Open, monkeypatch: pytest.MonkeyPatch, theme: str) -> None:
+    monkeypatch.setenv("TEXTUAL_THEME", theme)
+    async with open_app() as pilot:
+        rows = pilot.app.screen.query_one("#form-rows", RowList)
+        assert len({rows.style_named(name).color for name in ("ok", "warning", "error", "accent", "")}) == 5

@@ -191,5 +191,8 @@ HIGH_CONTRAST = Theme(
 )
 THEMES: Final = (DARK, LIGHT, HIGH_CONTRAST)
 """The first one is the default."""
-ANSI_DARK: Final = replace(BUILTIN_THEMES["ansi-dark"], primary="ansi_bright_blue")
-"""Textual's theme of the terminal's own colours, with a lighter blue: the plain one is unreadable on black in many terminals."""
+ANSI_THEMES: Final = (
+    replace(BUILTIN_THEMES["ansi-dark"], primary="ansi_bright_blue"),
+    replace(BUILTIN_THEMES["ansi-light"], warning="ansi_magenta"),
+)
+"""Textual's themes of the terminal's own colours. Plain blue is hard to read on black in many terminals, and red warnings look like errors."""
