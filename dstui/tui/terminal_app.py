@@ -9,9 +9,9 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ class TerminalApp(App[int]):
         self.theme = wanted if wanted in self.available_themes else THEMES[0].name
         self.refresh_css()  # Textual has read $TEXTUAL_THEME before our themes were registered, and takes the same name for no change
         self.leaving = False
-        self._typed_ahead = TypedAhead(self, self._deliver)
+        self._typed_ahead = TypedAhead(self, partial(_deliver, self, super().on_event))
         self.tracebacks: list[str] = []
         """The tracebacks of errors that have ended the session."""
 
@@ -120,17 +120,18 @@ class TerminalApp(App[int]):
         else:
             await super().on_event(event)
 
-    async def _deliver(self, event: events.Event) -> None:
-        """Drop input after the exit has begun, and clicks on widgets that are gone."""
-        if not self.leaving and not (isinstance(event, events.MouseEvent) and _has_gone(self, event)):
-            await super().on_event(event)
-
 
 def themes() -> frozenset[str]:
     """Return the names of the available themes."""
     from textual.theme import BUILTIN_THEMES
 
     return frozenset(BUILTIN_THEMES) | {theme.name for theme in THEMES}
+
+
+async def _deliver(app: TerminalApp, handle: Callable[[events.Event], Awaitable[None]], event: events.Event) -> None:
+    """Handle input, except after the exit has begun, and clicks on widgets that are gone."""
+    if not app.leaving and not (isinstance(event, events.MouseEvent) and _has_gone(app, event)):
+        await handle(event)
 
 
 def _has_gone(app: TerminalApp, event: events.MouseEvent) -> bool:
