@@ -195,4 +195,4 @@ ANSI_THEMES: Final = (
     replace(BUILTIN_THEMES["ansi-dark"], primary="ansi_bright_blue"),
     replace(BUILTIN_THEMES["ansi-light"], warning="ansi_magenta"),
 )
-"""Textual's themes of the terminal's own colours. Plain blue is hard to read on black in many terminals, and red warnings look like errors."""
+"""Textual's themes of the terminal's own colours. Plain blue is hard to read on black, and red warnings would look like errors."""
