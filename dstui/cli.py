@@ -26,13 +26,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words == ["--version"]:
         print(f"dstui {__version__}")  # noqa: T201 - nothing else is imported for it
         return 0
+    import atexit
     import gc
 
-    gc.set_threshold(20_000)  # with the default of 700, collections take 6 % of a short command, most of them during the imports
+    gc.set_threshold(100_000)  # with the default of 700, collections take a tenth of a short command, most of them during the imports
+    atexit.register(gc.freeze)  # else Python's end searches all that is left for garbage: another tenth
     from dstui.base import output
 
     output.begin()
     try:
+        if words and words[0].startswith("-"):
+            words = _command_first(words)
         code = _command(words[0], words[1:]) if words and words[0] in COMMANDS else _session(words)
         output.flush()
         return code
@@ -73,26 +77,36 @@ def _command(name: str, words: list[str]) -> int:
     cut = words.index("--") if "--" in words and name in TAKE_A_COMMAND else len(words)
     args = parser.parse_args(words[:cut])
     args.command = words[cut + 1 :]
-    from dstui.base.no_run import NoRun
     from dstui.base.output import say
+    from dstui.base.user_error import UserError
 
     try:
         code: int = module.run(args)
-    except NoRun as error:
+    except UserError as error:
         say(str(error))
-        return 1
+        return error.status
     return code
+
+
+def _command_first(words: list[str]) -> list[str]:
+    """Return the words with the command before the options that were typed in front of it; as they are if there is no command."""
+    takes_value = {name for action in session_parser()._actions if action.nargs is None for name in action.option_strings}
+    number = 0
+    while number < len(words) and words[number].startswith("-") and words[number] != "--":
+        number += 2 if words[number] in takes_value else 1
+    if number >= len(words) or words[number] not in COMMANDS:
+        return words
+    return [words[number], *words[:number], *words[number + 1 :]]
 
 
 def _mistyped(word: str) -> str:
     """Return the command that a word which names neither a command nor a Plan may stand for; "" if nothing is similar."""
     if word.startswith("-") or "." in word or "/" in word:
         return ""
-    from difflib import get_close_matches
-
+    from dstui.base.text import similar_words
     from dstui.documents.plan_files import SHIPPED, find_plan
 
-    near = get_close_matches(word, COMMANDS, 1, 0.7)
+    near = similar_words(word, COMMANDS, 1, 0.7)
     return near[0] if near and word not in SHIPPED and not find_plan(word).exists() else ""
 
 

@@ -38,6 +38,12 @@ class Pair:
 @dataclass
 class Counter:
     value: int = 0
+    name: str = dataclasses.field(default="", kw_only=True)
+    text: str = dataclasses.field(init=False)
+    unit: str = dataclasses.field(init=False, default="s")
+
+    def __post_init__(self) -> None:
+        self.text = f"{self.name}{self.value} {self.unit}"
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,9 @@ def test_functions_of_dataclasses_and_copies_work() -> None:
 
 def test_special_classes() -> None:
     assert Counter(1) == Counter(1) != Counter(2)
+    assert Counter(1, name="n").text == dataclasses.replace(Counter(1), name="n").text == "n1 s"
+    with pytest.raises(TypeError, match=r"Counter\.__init__"):
+        Counter(1, "n")
     with pytest.raises(TypeError, match="unhashable"):
         hash(Counter(1))
     assert Single((1, 2)) != Pair(1, 2)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from dstui.base.limits import MAX_RANKS
-from dstui.base.text import escaped
+from dstui.base.text import escaped, similar_words
 
 
 class Parser(ArgumentParser):
@@ -35,10 +35,8 @@ class Parser(ArgumentParser):
         super().error(escaped(message) + (f" (did you mean {', '.join(near)}?)" if near else ""))
 
     def _nearest(self, typed: Sequence[str]) -> list[str]:
-        from difflib import get_close_matches
-
         options = (word.partition("=")[0] for word in typed if word.startswith("--"))
-        return [match for option in options for match in get_close_matches(option, self._option_string_actions, 1, 0.7)]
+        return [match for option in options for match in similar_words(option, self._option_string_actions, 1, 0.7)]
 
 
 def bounded(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:

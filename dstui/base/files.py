@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Literal
 
 from dstui.base.limits import MAX_BYTES
+from dstui.base.user_error import UserError
 
 PRIVATE = 0o7700
 """The mode bits of a file that only its owner can use."""
 
 
-class FileProblem(Exception):
-    """A file cannot be read or written. Holds a sentence that says which, why and what to do."""
+class FileProblem(UserError):
+    """A file cannot be read or written."""
 
 
 def read_text(path: Path, opened: int | None = None) -> str:

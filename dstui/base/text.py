@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import re
 
+TYPE_CHECKING = False  # importing it takes longer than this module
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 LINE_CAP = 4096
 """Characters of one line that are kept. The rest is counted and not shown."""
 
@@ -64,3 +68,10 @@ def counted(number: object, noun: str) -> str:
 def last_segment(text: str) -> str:
     """Return what a terminal would show of a progress bar: the text after the last carriage return, unless that is blank."""
     return next((segment for segment in reversed(text.split("\r")) if segment.strip()), "")
+
+
+def similar_words(word: str, known: Iterable[str], most: int = 1, least: float = 0.6) -> list[str]:
+    """Return up to `most` of the known words that are spelled like one, the nearest first. `least`: the least similarity, 0 to 1."""
+    from difflib import get_close_matches  # nothing else at a start needs it
+
+    return get_close_matches(word, list(known), most, least)

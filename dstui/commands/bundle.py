@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from dstui.base.arguments import bounded
-from dstui.base.files import FileProblem, is_folder, is_there
-from dstui.base.output import refuse, remark, tell
+from dstui.base.files import is_folder, is_there
+from dstui.base.output import remark, tell
 from dstui.bundle.bundle import LAST_LINES, bundle
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import RUN, find
@@ -29,12 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the zip and print what to do with it. Return 0; 1 if there is no such run; 2 if it cannot be read or written."""
-    try:
-        folder = JobFolder(args.run) if args.run and is_folder(args.run) else find(args.run)
-        more = {} if is_there(folder.path / "machine.json") else {"machine.json": json.dumps(probe().to_json(), indent=1) + "\n"}
-        written = bundle(folder, args.output or Path.cwd(), more=more, lines=args.lines, replace=args.force)
-    except FileProblem as problem:
-        return refuse(str(problem))
+    folder = JobFolder(args.run) if args.run and is_folder(args.run) else find(args.run)
+    more = {} if is_there(folder.path / "machine.json") else {"machine.json": json.dumps(probe().to_json(), indent=1) + "\n"}
+    written = bundle(folder, args.output or Path.cwd(), more=more, lines=args.lines, replace=args.force)
     tell(str(written))
     remark("What looked like a secret is masked; still, read it before you pass it on.")
     return 0

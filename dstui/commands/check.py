@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dstui.base.files import FileProblem
 from dstui.base.limits import MAX_RANKS
 from dstui.base.output import Ink, coloured, refuse, tell
 from dstui.base.text import sanitise
@@ -49,8 +48,6 @@ def run(args: argparse.Namespace) -> int:
         machine = _recorded(args.machine) if args.machine else None
         if args.deepspeed_version:
             nearest_release(args.deepspeed_version)
-    except FileProblem as error:
-        return refuse(str(error))
     except ValueError:
         return refuse(f"--deepspeed-version {args.deepspeed_version}: a version is three numbers, such as {RELEASES[-1]}")
     if args.world_size is not None and not 1 <= args.world_size <= MAX_RANKS:

@@ -7,8 +7,7 @@ import os
 import shlex
 from pathlib import Path
 
-from dstui.base.files import FileProblem
-from dstui.base.output import Ink, json_text, refuse, remark, say, tell
+from dstui.base.output import Ink, json_text, remark, say, tell
 from dstui.base.text import sanitise
 from dstui.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from dstui.checkpoints.convert import Conversion, Kind, conversion_problem, convert, describe_checkpoint, estimate_cost, format_gib
@@ -16,7 +15,6 @@ from dstui.checkpoints.resume import resume_arguments, resume_findings, resume_l
 from dstui.commands.plan_argument import plan_of
 from dstui.documents.plan_files import read_pool
 from dstui.documents.training_script import script_facts_of
-from dstui.plan import PlanError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,16 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show, convert or compare. Return 0; 1 if the checkpoint is incomplete or unsuitable; 2 if it cannot be read."""
-    try:
-        checkpoint = read_checkpoint(args.path, args.tag)
-        if args.resume is not None:
-            return _resume(checkpoint, args.resume)
-        if args.fp32 is not None:
-            return _convert("fp32", checkpoint, args.fp32, args)
-        if args.universal is not None:
-            return _convert("universal", checkpoint, args.universal, args)
-    except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+    checkpoint = read_checkpoint(args.path, args.tag)
+    if args.resume is not None:
+        return _resume(checkpoint, args.resume)
+    if args.fp32 is not None:
+        return _convert("fp32", checkpoint, args.fp32, args)
+    if args.universal is not None:
+        return _convert("universal", checkpoint, args.universal, args)
     tell(json_text(checkpoint.as_json(), 2) if args.json else _shown(checkpoint))
     return int(bool(checkpoint.problems))
 

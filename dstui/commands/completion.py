@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from dstui.base.files import FileProblem, is_there, make_folder, read_text, write_atomic
+from dstui.base.files import is_there, make_folder, read_text, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.commands import COMMANDS, session_parser
 from dstui.documents.plan_files import SHIPPED
@@ -40,10 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.install:
         tell(script)
         return 0
-    try:
-        _install(shell, script + "\n")
-    except FileProblem as error:
-        return refuse(str(error))
+    _install(shell, script + "\n")
     return 0
 
 

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from dstui.base.files import FileProblem
-from dstui.base.no_run import NoRun
 from dstui.base.output import json_text, refuse, say, tell
 from dstui.base.text import sanitise
+from dstui.base.user_error import NoRun
 from dstui.diagnosis import Diagnosis, diagnose, report
 from dstui.diagnosis.job.notes import latest_failures, repeated, with_history
 from dstui.jobs.store.folder import JobFolder

@@ -7,7 +7,6 @@ words, and findings that no rule makes) are data (`data/topics.json`), and a tes
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -18,6 +17,7 @@ from typing import Any
 
 from dstui.base.dataclass import dataclass
 from dstui.base.output import say, tell
+from dstui.base.text import similar_words
 from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED
 from dstui.check.context import flatten
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     names = [name for _, entries in index() for name in entries]
     names += [other for topic in topics() for other in topic.also]
-    close = difflib.get_close_matches(args.key, list(dict.fromkeys([*names, *(name.rpartition(".")[2] for name in names)])), 5, 0.7)
+    close = similar_words(args.key, list(dict.fromkeys([*names, *(name.rpartition(".")[2] for name in names)])), 5, 0.7)
     say(
         f"there is no entry {args.key or repr(args.key)}" + (f"; there is {', '.join(close)}" if close else "; dstui docs lists everything")
     )

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dstui.base.files import FileProblem, check_unused
+from dstui.base.files import check_unused
 from dstui.base.output import refuse, remark, tell
 from dstui.commands.plan_argument import plan_of
 from dstui.doctor.deep import all_reduce, all_reduce_fleet
@@ -18,7 +18,6 @@ from dstui.documents.trusted_python import HELP, OPTION, is_own_interpreter, rem
 from dstui.hosts.ssh import is_local_name
 from dstui.jobs.queue.scheduler import nodes_of_partition
 from dstui.machine.report import format_size
-from dstui.plan import PlanError
 
 MARKS = {"ok": "✔", "warn": "▲", "fail": "✖", "skipped": "·"}
 
@@ -44,12 +43,9 @@ def run(args: argparse.Namespace) -> int:
         return refuse("--fleet cannot be combined with a Plan: it compares hosts, whatever will run there")
     if (args.save or args.against) and args.fleet is None:
         return refuse("--save and --against need --fleet HOSTS")
-    try:
-        if args.fleet is not None:
-            return run_fleet(args)
-        plan = plan_of(args.plan) if args.plan else None
-    except (FileProblem, PlanError) as problem:
-        return refuse(str(problem))
+    if args.fleet is not None:
+        return run_fleet(args)
+    plan = plan_of(args.plan) if args.plan else None
     if plan and args.trust_python and not is_own_interpreter(plan):
         remember(plan, True)
     job, found = gather_cases(plan)

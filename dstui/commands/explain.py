@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 from pathlib import Path
 
-from dstui.base.files import FileProblem
 from dstui.base.output import refuse, say, tell
+from dstui.base.text import similar_words
 from dstui.commands.plan_argument import plan_of
 from dstui.jobs.store.index import RUN, find
-from dstui.plan import PlanError
 from dstui.plan.catalogue import release
 
 
@@ -40,11 +38,8 @@ def run(args: argparse.Namespace) -> int:
     from dstui.headless import find_machine
     from dstui.surroundings import gather
 
-    try:
-        plan = plan_of(args.plan, args.set)
-        target, facts = gather(plan, find_machine(str(args.machine) if args.machine else None, plan), launches=args.machine is None)
-    except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+    plan = plan_of(args.plan, args.set)
+    target, facts = gather(plan, find_machine(str(args.machine) if args.machine else None, plan), launches=args.machine is None)
     found = explain(target, facts.script, facts.configs)
     if args.key is None:
         tell(json.dumps(found.as_json(), indent=1, default=str) if args.json else "\n".join(explanation_lines(found)))
@@ -54,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     except AttributeError:
         known = release().records
         ends = [path for path in known if path.endswith(f".{args.key}")]
-        close = ends[:3] or difflib.get_close_matches(args.key.removeprefix("deepspeed."), known, 3, 0.7)
+        close = ends[:3] or similar_words(args.key.removeprefix("deepspeed."), known, 3, 0.7)
         hint = f"did you mean {' or '.join(close)}?" if close else "`dstui docs` lists them"
         return refuse(f"{args.key}: neither this Plan nor DeepSpeed has such a key: {hint}")
     if args.json:

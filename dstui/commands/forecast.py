@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.files import FileProblem
-from dstui.base.output import refuse, say, tell
+from dstui.base.output import say, tell
 from dstui.commands.plan_argument import add_no_site, plan_of
 from dstui.documents.plan_files import hostfile_of, read_pool
 from dstui.facts.measured import Taken, calibrate, model_key, read_measured
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, forecast
-from dstui.forecast.hardware import HardwareProblem, named_machine, placed
+from dstui.forecast.hardware import named_machine, placed
 from dstui.forecast.need import Need
-from dstui.forecast.part_words import PART_WORDS, part_name
+from dstui.forecast.part_words import PART_WORDS, measure_words, part_name
 from dstui.forecast.recommend import NOT_SEARCHED, RankedPlan, RankedPlans, recommend
 from dstui.forecast.setup import Setup
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
-from dstui.plan import Plan, PlanError
+from dstui.plan import Plan
 from dstui.plan.holes import fill_holes
 from dstui.plan.hostfile import HostfileProblem
 
@@ -59,20 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the forecast. Return 0 if it fits or there is nothing to compare with, 1 if it does not fit, 2 if a file is unreadable."""
-    try:
-        plan = fill_holes(plan_of(args.plan, args.set, site=not args.no_site), os.environ)
-        memory = bytes_of(args.gpu_memory) if args.gpu_memory else None
-        plan, machine = _where(args, plan)
-        if args.calibrate and (args.machine or memory or args.gpu):
-            raise FileProblem("--calibrate measures this machine: it cannot be combined with --machine, --gpu or --gpu-memory")
-        if args.calibrate:
-            calibrate(machine)
-        kept = None if memory else read_measured(model_key(plan))
-        measured = kept.of(machine) if kept else None
-        plan = _launched_here(plan)
-        facts, pool = read_models(plan), read_pool(plan)
-    except (FileProblem, PlanError, HardwareProblem) as problem:
-        return refuse(str(problem))
+    plan = fill_holes(plan_of(args.plan, args.set, site=not args.no_site), os.environ)
+    memory = bytes_of(args.gpu_memory) if args.gpu_memory else None
+    plan, machine = _where(args, plan)
+    if args.calibrate and (args.machine or memory or args.gpu):
+        raise FileProblem("--calibrate measures this machine: it cannot be combined with --machine, --gpu or --gpu-memory")
+    if args.calibrate:
+        calibrate(machine)
+    kept = None if memory else read_measured(model_key(plan))
+    measured = kept.of(machine) if kept else None
+    plan = _launched_here(plan)
+    facts, pool = read_models(plan), read_pool(plan)
     found = forecast(plan, facts, machine, pool, gpu_memory=memory, measured=measured)
     runs = kept.runs(machine) if kept else ()
     recommendation = recommend(plan, facts, machine, pool, gpu_memory=memory, measured=measured) if args.recommend else None
@@ -159,6 +156,8 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
             yield f"{name}, by part, at the peak ({need.peak})"
             yield from _parts(need)
             yield "  at each moment: " + "; ".join(f"{moment} {format_size(amount)}" for moment, amount in need.moments.items())
+            if need is found.gpu and (words := measure_words(found.shown, found.allocated)):
+                yield f"  in other programs: {words}"
     if found.unknown:
         yield ""
         yield "Not known, so assumed"

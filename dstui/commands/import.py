@@ -13,7 +13,7 @@ from pathlib import Path
 from dstui.base.files import FileProblem, is_file, is_folder, read_standard_input, read_text, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.documents.open import Opened, open_document, open_text
-from dstui.plan import Plan, PlanError
+from dstui.plan import Plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,22 +36,19 @@ def run(args: argparse.Namespace) -> int:
         return refuse("import takes a file, - or -- COMMAND …")
     if args.launch is not None and args.launch < 1:
         return refuse("--launch counts from 1")
-    try:
-        opened = [_opened(name, args.launch or 0) for name in args.files]
-        opened += [open_text(shlex.join(args.command), args.launch or 0, "command")] if args.command else []
-        plan = _joined(opened)
-        for note in (note for one in opened for note in one.notes):
-            say(note)
-        for one in opened:
-            for finding in one.findings:
-                say(f"{one.plan.source}:{finding.line}: {finding.severity} {finding.code}: {finding.message}; the Plan has the last")
-        if args.output is None:
-            tell(plan.text, end="")
-        else:
-            state = "written" if write_atomic(args.output, plan.text, replace=args.force) else "unchanged"
-            tell(f"{state}  {args.output}")
-    except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+    opened = [_opened(name, args.launch or 0) for name in args.files]
+    opened += [open_text(shlex.join(args.command), args.launch or 0, "command")] if args.command else []
+    plan = _joined(opened)
+    for note in (note for one in opened for note in one.notes):
+        say(note)
+    for one in opened:
+        for finding in one.findings:
+            say(f"{one.plan.source}:{finding.line}: {finding.severity} {finding.code}: {finding.message}; the Plan has the last")
+    if args.output is None:
+        tell(plan.text, end="")
+    else:
+        state = "written" if write_atomic(args.output, plan.text, replace=args.force) else "unchanged"
+        tell(f"{state}  {args.output}")
     return 0
 
 

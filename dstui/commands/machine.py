@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dstui.base.arguments import seconds
 from dstui.base.files import FileProblem, check_unused, read_text, write_atomic
-from dstui.base.output import refuse, remark, tell
+from dstui.base.output import remark, tell
 from dstui.check.rules.machine.machine_findings import machine_finding_lines
 from dstui.machine.probe import probe
 from dstui.machine.recorded import mask_names, read_machine
@@ -50,12 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the machine or the hosts. Return 0; 2 if a file cannot be read or written."""
-    try:
-        if args.watch:
-            return _watch(args)
-        return _hosts(args) if args.hosts else _machine(args)
-    except FileProblem as problem:
-        return refuse(str(problem))
+    if args.watch:
+        return _watch(args)
+    return _hosts(args) if args.hosts else _machine(args)
 
 
 def _watch(args: argparse.Namespace) -> int:

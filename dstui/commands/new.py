@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from dstui.base.files import FileProblem, is_there, read_text, write_atomic
+from dstui.base.files import is_there, read_text, write_atomic
 from dstui.base.output import refuse, tell
 from dstui.base.text import sanitise
 from dstui.documents.layers import Template, load_layered, site_templates
 from dstui.documents.plan_files import SHIPPED, apply_overrides, find_plan
-from dstui.plan import Plan, PlanError
+from dstui.plan import Plan
 from dstui.plan.holes import find_holes
 from dstui.plan.locks import broken_locks, describe_broken
 from dstui.site.installed import installed_site
@@ -28,12 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List the templates, or write one. Return 0; 2 after an error."""
-    try:
-        if args.template is None:
-            return _list(args.machine)
-        return _write(args.template, args.output, args.set)
-    except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+    if args.template is None:
+        return _list(args.machine)
+    return _write(args.template, args.output, args.set)
 
 
 def all_templates() -> list[Template]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.base.arguments import bounded
-from dstui.base.files import FileProblem, check_unused, write_atomic
+from dstui.base.files import check_unused, write_atomic
 from dstui.base.output import Ink, coloured, draws_unicode, refuse, say, tell, width
 from dstui.jobs.store.index import RUN, find
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dstui.jobs.metrics.series import MetricSeries
     from dstui.tui.plot.curves import Picture
 
-MOST = 8
+MAX_RUNS = 8
 SECONDS = 60.0
 """Seconds for reading the logs of a run. Of longer logs the part read so far is drawn, with a remark."""
 WIDTH, HEIGHT = 100, 16
@@ -27,7 +27,7 @@ INKS = (34, 33, 32, 31, 35, 36, 94, 93)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN}; up to {MOST} are drawn into one plot")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN}; up to {MAX_RUNS} are drawn into one plot")
     parser.add_argument(
         "--metric", action="append", metavar="NAME", help="what is drawn (default: loss); may be given again, for several plots"
     )
@@ -44,21 +44,16 @@ def run(args: argparse.Namespace) -> int:
     """Draw the plots. Return 0; 1 if there is no such run or metric; 2 if the picture cannot be written."""
     from dstui.jobs.metrics.series import MetricSeries
 
-    try:
-        folders = list(dict.fromkeys(map(find, args.runs or [""])))
-        if args.output is not None and not args.force:
-            check_unused(args.output)
-    except FileProblem as problem:
-        return refuse(str(problem))
-    if len(folders) > MOST:
-        return refuse(f"up to {MOST} runs are drawn into one plot, and these are {len(folders)}")
+    folders = list(dict.fromkeys(map(find, args.runs or [""])))
+    if args.output is not None and not args.force:
+        check_unused(args.output)
+    if len(folders) > MAX_RUNS:
+        return refuse(f"up to {MAX_RUNS} runs are drawn into one plot, and these are {len(folders)}")
     read = [MetricSeries(folder) for folder in folders]
     try:
         for series in read:
             _read(series)
         return _draw(args, read)
-    except FileProblem as problem:
-        return refuse(str(problem))
     finally:
         for series in read:
             series.close()

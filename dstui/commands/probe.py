@@ -7,11 +7,9 @@ import json
 
 from dstui.assess import assess
 from dstui.base.arguments import seconds
-from dstui.base.files import FileProblem
 from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import plan_of
 from dstui.documents.plan_files import read_pool
-from dstui.plan import PlanError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,14 +27,11 @@ def run(args: argparse.Namespace) -> int:
     from dstui.jobs.control.start import LaunchError
     from dstui.surroundings import gather
 
-    try:
-        plan = plan_of(args.plan, args.set)
-        if plan.job.command:
-            return refuse("probe takes a Plan whose ranks dstui starts itself: job.command starts its own")
-        read_pool(plan)
-        target, facts = gather(plan, find_machine(None, plan), launches=True)
-    except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+    plan = plan_of(args.plan, args.set)
+    if plan.job.command:
+        return refuse("probe takes a Plan whose ranks dstui starts itself: job.command starts its own")
+    read_pool(plan)
+    target, facts = gather(plan, find_machine(None, plan), launches=True)
     findings = [finding for finding in assess(target, facts).findings if finding.severity == "error"]
     say_findings(plan, findings, False)
     if findings:

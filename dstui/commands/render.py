@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from dstui.base.files import FileProblem, make_folder, write_atomic
-from dstui.base.output import refuse, say, tell
+from dstui.base.output import say, tell
 from dstui.commands.plan_argument import add_no_site, plan_of
 from dstui.documents.plan_files import env_files_of, read_pool
 from dstui.documents.training_script import changed_script, code_for_script
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
-from dstui.plan import Plan, PlanError
+from dstui.plan import Plan
 from dstui.render.artifacts import (
     Artifact,
     accelerate_artifact,
@@ -24,7 +24,6 @@ from dstui.render.artifacts import (
     kubernetes_artifact,
     slurm_artifact,
 )
-from dstui.render.launch import RenderError
 from dstui.render.quoting import FILES
 from dstui.render.reaching import WORTH_TELLING, env_file_lines, reach_lines, trace_variables
 from dstui.render.target import Target
@@ -64,28 +63,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print or write. Return 0; 2 after an error."""
-    try:
-        plan = plan_of(args.plan, args.set, site=not args.no_site)
-        machine = read_machine(args.machine) if args.machine else probe()
-        config = f"{FILES}/ds_config.json" if args.output else "./ds_config.json"
-        target = Target(plan, machine, _pool(plan, args.only), env_files_of(plan))
-        files = _chosen(target, config, args.only, whole=args.output is not None)
-        for _severity, line in env_file_lines(target) if args.only in (None, "env", "command") else ():
-            say(line)
-        for note in (note for artifact in files for note in artifact.notes):
-            say(note)
-        if args.only == "env" and not plan.job.command:
-            _say_what_reaches(target)
-        if args.output:
-            _write(files, args.output, args.force)
-        elif args.only and not files:
-            say(f"this Plan has no {NAMES[args.only]}")
-        else:
-            for artifact in files:
-                alone = args.only and len(files) == 1
-                tell(artifact.text if alone else f"# {artifact.name}: {artifact.why}\n{artifact.text}\n", end="")
-    except (FileProblem, PlanError, RenderError) as error:
-        return refuse(str(error))
+    plan = plan_of(args.plan, args.set, site=not args.no_site)
+    machine = read_machine(args.machine) if args.machine else probe()
+    config = f"{FILES}/ds_config.json" if args.output else "./ds_config.json"
+    target = Target(plan, machine, _pool(plan, args.only), env_files_of(plan))
+    files = _chosen(target, config, args.only, whole=args.output is not None)
+    for _severity, line in env_file_lines(target) if args.only in (None, "env", "command") else ():
+        say(line)
+    for note in (note for artifact in files for note in artifact.notes):
+        say(note)
+    if args.only == "env" and not plan.job.command:
+        _say_what_reaches(target)
+    if args.output:
+        _write(files, args.output, args.force)
+    elif args.only and not files:
+        say(f"this Plan has no {NAMES[args.only]}")
+    else:
+        for artifact in files:
+            alone = args.only and len(files) == 1
+            tell(artifact.text if alone else f"# {artifact.name}: {artifact.why}\n{artifact.text}\n", end="")
     return 0
 
 

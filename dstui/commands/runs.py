@@ -21,7 +21,6 @@ from dstui.jobs.store.plan_diff import Change, changes, history, plan_of
 from dstui.jobs.store.records import STATE_GLYPHS, JobStatus
 from dstui.jobs.store.status import no_sign_of_life, orphan_hint, unconfirmed
 from dstui.jobs.watch.summary import duration_text
-from dstui.plan import PlanError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _diff(names: list[str], as_json: bool) -> int:
-    try:
-        before, after = (plan_of(find(name)) for name in names)
-    except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+    before, after = (plan_of(find(name)) for name in names)
     found = changes(before, after)
     if as_json:
         tell(json.dumps({"version": 1, "changes": _changes_json(found)}, indent=1))
@@ -233,12 +229,12 @@ def _compare(args: argparse.Namespace, kept: Any) -> int:
     from dstui.jobs.store.index import find
     from dstui.jobs.store.status import current_status
     from dstui.runs.columns import plain_column
-    from dstui.runs.compare import MOST, SECONDS, compare
+    from dstui.runs.compare import MAX_RUNS, SECONDS, compare
     from dstui.runs.run import Run
 
     folders = list(dict.fromkeys(map(find, args.compare)))
-    if not 2 <= len(folders) <= MOST:
-        raise ValueError(f"--compare takes two to {MOST} different runs, not {len(folders)}")
+    if not 2 <= len(folders) <= MAX_RUNS:
+        raise ValueError(f"--compare takes two to {MAX_RUNS} different runs, not {len(folders)}")
     runs = [Run(folder, status, kept) for folder in folders if (status := current_status(folder))]
     found = compare(runs)
     if args.json:

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from dstui.base.files import FileProblem, write_atomic
+from dstui.base.files import write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.plan.catalogue import RELEASES, nearest_release, version_tuple
 from dstui.plan.json_schema import plan_schema
@@ -38,6 +38,4 @@ def run(args: argparse.Namespace) -> int:
         tell(f"{state}  {args.output}\nfirst line of a {what}:  # yaml-language-server: $schema={args.output}")
     except ValueError:
         return refuse(f"--deepspeed-version {args.deepspeed_version}: a version is three numbers, such as {RELEASES[-1]}")
-    except FileProblem as error:
-        return refuse(str(error))
     return 0

@@ -33,10 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the action. Return 0; 1 if the site has mistakes; 2 after an error."""
-    try:
-        return _init(args.output) if args.action == "init" else _check(args.file or site_path())
-    except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+    return _init(args.output) if args.action == "init" else _check(args.file or site_path())
 
 
 def _init(output: Path | None) -> int:
@@ -94,10 +91,13 @@ def _templates(site: Site) -> Iterator[tuple[str, Path]]:
 
 def _mistakes(site: Site) -> Iterator[str]:
     """Yield the mistakes of a site file with a valid form, each with the file that it is about."""
+    from dstui.commands.checked_defaults import wrong_defaults
     from dstui.diagnosis.signatures import BY_ID
     from dstui.plan import load
     from dstui.plan.locks import broken_locks, describe_broken
 
+    for finding in wrong_defaults(site.layer):
+        yield PlanError([], site.source).sentence(finding)
     if site.templates and not Path(site.templates).is_dir():
         yield f"{site.source}: templates: there is no folder {site.templates}"
     for _, path in _templates(site):

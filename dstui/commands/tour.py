@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dstui.base.files import FileProblem
 from dstui.base.output import no_screen, refuse, remark
-from dstui.plan import PlanError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,11 +22,8 @@ def run(args: argparse.Namespace) -> int:
     from dstui.tui.tour.folder import TourFolder
 
     folder = TourFolder(args.folder)
-    try:
-        folder.prepare(again=args.again)
-        folder.enter()
-        status = tour_tui(folder)
-    except (FileProblem, PlanError) as problem:
-        return refuse(str(problem))
+    folder.prepare(again=args.again)
+    folder.enter()
+    status = tour_tui(folder)
     remark(f"tour     {folder.path}: `dstui tour {args.folder}` continues where you left; delete the folder when you are done")
     return status

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.base.arguments import bounded
-from dstui.base.files import FileProblem, check_unused, write_atomic
+from dstui.base.files import check_unused, write_atomic
 from dstui.base.output import refuse, remark, say, tell
 from dstui.commands.plan_argument import plan_of
 from dstui.documents.plan_files import read_pool
-from dstui.plan import Plan, PlanError
+from dstui.plan import Plan
 from dstui.plan.holes import describe_open_holes, find_holes
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
@@ -54,30 +54,27 @@ def run(args: argparse.Namespace) -> int:
     """Print the measurements. Return 0 if a Plan was found, 1 if no candidate ran, 2 after an error, 128 + n after signal n."""
     from dstui.headless import find_machine, say_findings
 
-    try:
-        plan = plan_of(args.plan, args.set)
-        if problem := _not_tuned(plan):
-            return refuse(problem)
-        if args.output is not None:
-            check_unused(args.output)
-        pool = read_pool(plan)
-        machine = find_machine(None, plan)
-        from dstui.assess import assess
-        from dstui.surroundings import gather
+    plan = plan_of(args.plan, args.set)
+    if problem := _not_tuned(plan):
+        return refuse(problem)
+    if args.output is not None:
+        check_unused(args.output)
+    pool = read_pool(plan)
+    machine = find_machine(None, plan)
+    from dstui.assess import assess
+    from dstui.surroundings import gather
 
-        target, facts = gather(plan, machine, launches=True)
-        findings = [finding for finding in assess(target, facts).findings if finding.severity == "error"]
-        say_findings(plan, findings, False)
-        if findings:
-            return refuse("nothing was started: fix the errors above")
-        if not (args.writes_ok or _may_write(plan, facts)):
-            return 2
-        if problem := _not_startable(target):
-            say(problem)
-            return 1
-        return _tune(args, target, pool, facts)
-    except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+    target, facts = gather(plan, machine, launches=True)
+    findings = [finding for finding in assess(target, facts).findings if finding.severity == "error"]
+    say_findings(plan, findings, False)
+    if findings:
+        return refuse("nothing was started: fix the errors above")
+    if not (args.writes_ok or _may_write(plan, facts)):
+        return 2
+    if problem := _not_startable(target):
+        say(problem)
+        return 1
+    return _tune(args, target, pool, facts)
 
 
 def _tune(args: argparse.Namespace, target: Target, pool: Mapping[str, int] | None, facts: Facts) -> int:

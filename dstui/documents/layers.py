@@ -81,7 +81,7 @@ def _refused(source: str, line: int | None, message: str) -> PlanError:
     return PlanError([Finding("PLAN", "error", "extends", message, when="parse", line=line)], source)
 
 
-MOST = 200
+MAX_TEMPLATES = 200
 """Templates of a folder that are listed."""
 ENDINGS = (".yaml", ".yml")
 
@@ -101,7 +101,7 @@ def site_templates(site: Site | None = None) -> Iterator[Template]:
     if site is None or not site.templates:
         return
     with suppress(OSError, ValueError):
-        found = sorted(path for path in islice(Path(site.templates).iterdir(), MOST) if path.suffix in ENDINGS and is_file(path))
+        found = sorted(path for path in islice(Path(site.templates).iterdir(), MAX_TEMPLATES) if path.suffix in ENDINGS and is_file(path))
         yield from (Template(path.stem, path, _purpose(path)) for path in found)
 
 

@@ -25,7 +25,7 @@ OPTION = "--trust-site"
 SETUP, ON_END = "cluster.slurm.setup", "run.on_end"
 USERS_OWN = "settings"
 """The layer that the user wrote."""
-MOST = 1000
+MAX_ANSWERS = 1000
 """Answers that are remembered; the oldest are forgotten first."""
 
 _of_this_process: list[str] = []
@@ -78,7 +78,7 @@ def agree(plan: Plan) -> None:
     _of_this_process.extend(new)
     with suppress(FileProblem, OSError):
         _file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(_file(), json.dumps([*_remembered(), *new][-MOST:], indent=1) + "\n", replace=True)
+        write_atomic(_file(), json.dumps([*_remembered(), *new][-MAX_ANSWERS:], indent=1) + "\n", replace=True)
 
 
 def refusal(plan: Plan) -> str:

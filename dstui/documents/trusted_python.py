@@ -23,7 +23,7 @@ from dstui.base.regular_files import others_may_write
 from dstui.plan import Plan
 from dstui.render.launch import interpreter
 
-MOST = 1000
+MAX_ANSWERS = 1000
 """Answers that are remembered; the oldest are forgotten first."""
 OPTION = "--trust-python"
 """The option by which a command without dialogs gives consent."""
@@ -71,7 +71,7 @@ def remember(plan: Plan, yes: bool) -> None:
     others = [known for known in _remembered() if known.get("python") != entry["python"]]
     with suppress(FileProblem, OSError):
         state_file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(state_file(), json.dumps([*others, entry][-MOST:], indent=1) + "\n", replace=True)
+        write_atomic(state_file(), json.dumps([*others, entry][-MAX_ANSWERS:], indent=1) + "\n", replace=True)
 
 
 def describe_interpreter(plan: Plan) -> str:

@@ -5,14 +5,12 @@ The user's own folders hold a small file per model with the last runs on each ma
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from dstui import __version__
@@ -25,7 +23,7 @@ from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
 
-MOST = 100
+MAX_MACHINES = 100
 """Machines whose rates are read."""
 CHILD = Path(__file__).parents[1] / "reference" / "rates.py"
 SECONDS = 240.0
@@ -53,7 +51,7 @@ def read_rates() -> dict[str, dict[str, Any]]:
     """Return the stored rates by machine key."""
     found = {}
     with suppress(OSError):
-        for path in sorted(_folder().glob("*.json"))[:MOST]:
+        for path in sorted(_folder().glob("*.json"))[:MAX_MACHINES]:
             with suppress(FileProblem, ValueError):
                 data = parse_json(read_text(path))
                 rates = data.get("rates") if isinstance(data, Mapping) else None
@@ -72,14 +70,14 @@ def machine_key(machine: Machine) -> str:
     """Return the key of a machine: its GPUs, CPUs and name."""
     gpus = [(known(gpu.name, "?"), known(gpu.memory_total, 0)) for gpu in machine.gpus]
     reported = [known(machine.host.name, "?"), known(machine.host.cpu, "?"), known(machine.host.cpus_usable, 0), gpus]
-    return hashlib.sha256(json.dumps(reported).encode()).hexdigest()[:16]
+    return _digest(reported)
 
 
 KEPT_RUNS, KEPT_MACHINES, KEPT_MODELS = 8, 16, 64
 """The number of runs kept for each model and machine, of machines per model, and of models; the latest ones."""
 MODEL_KEYS = ("source", "params", "trainable", "lora", "quantization", "attention")
 """The keys of a Plan that identify its model."""
-FIGURES = f"{__version__}/1"
+FIGURES = f"{__version__}/2"
 """The release of the forecast to which a run was compared; the number rises where figures change within a release."""
 
 
@@ -130,15 +128,19 @@ class Measured:
 
     def runs(self, machine: Machine) -> Sequence[Taken]:
         """Return the runs on a machine, oldest first."""
-        return self.taken.get(machine_key(machine), ())
+        return self.taken.get(machine_key(machine), ()) if self.taken else ()
 
     def of(self, machine: Machine) -> dict[str, Any]:
         """Return the argument `measured` of `forecast`."""
-        return {**self.rates.get(machine_key(machine), {}), **self.corrections(machine)}
+        rates = self.rates.get(machine_key(machine), {}) if self.rates else {}
+        return {**rates, **self.corrections(machine)}
 
     def corrections(self, machine: Machine) -> dict[str, Any]:
         """Return, for each part, the median ratio of used to forecast, with its scatter and the number of runs."""
-        runs = self.runs(machine)
+        if not (runs := self.runs(machine)):
+            return {}
+        from statistics import median  # takes 4 ms, and a new user has measured nothing
+
         found: dict[str, Any] = {}
         for part in PARTS:
             values = [value for run in runs if run.comparable and (value := getattr(run, part))]
@@ -165,7 +167,14 @@ def model_key(plan: Plan) -> str:
     """Return a key for the model of a Plan; "" if it names none."""
     model = plan.data.get("model")
     named = {key: str(model[key]) for key in MODEL_KEYS if model.get(key) is not None} if isinstance(model, Mapping) else {}
-    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16] if {"source", "params"} & set(named) else ""
+    return _digest(named) if {"source", "params"} & set(named) else ""
+
+
+def _digest(value: Any) -> str:
+    """Return a short name of a JSON value for a file."""
+    import hashlib  # takes 2 ms, and a new user has measured nothing
+
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_measured(model: str) -> Measured:

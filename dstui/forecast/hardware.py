@@ -10,11 +10,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from dstui.base.text import similar_words
+from dstui.base.user_error import UserError
 from dstui.machine.snapshot import Gpu, Host, IbPort, Island, Machine, Nic
 from dstui.plan import Plan
 
@@ -24,8 +25,8 @@ UNITS = {"memory": 1 << 20, "bf16": 1e12, "fp16": 1e12, "fp32": 1e12, "bandwidth
 MOST_GPUS, MOST_NODES = 64, 16_384
 
 
-class HardwareProblem(ValueError):
-    """An invalid name or number of hardware. Holds a sentence with the valid ones."""
+class HardwareProblem(UserError, ValueError):
+    """An invalid name or number of hardware. Its sentence names the valid ones."""
 
 
 class Chip(NamedTuple):
@@ -75,7 +76,7 @@ def named_chip(name: str) -> Chip:
     longer = [key for key in plain if wanted and key.startswith(wanted) and not key[len(wanted) :].startswith(("pcie", "nvl"))]
     if len(longer) == 1:
         return plain[longer[0]]
-    near = longer or get_close_matches(wanted, plain, 3, 0.5)
+    near = longer or similar_words(wanted, plain, 3, 0.5)
     hint = f"did you mean {' or '.join(plain[key].name for key in near)}?" if near else "known are " + ", ".join(c.name for c in chips())
     raise HardwareProblem(f"there is no known GPU {name[:60]!r}: {hint}")
 

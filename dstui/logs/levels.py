@@ -112,7 +112,7 @@ HELD = bytes.maketrans(b"0123456789", bytes(range(0xF5, 0xFF)))
 """Digits as bytes that are in no text, so that a step is not taken for a number."""
 RELEASED = bytes.maketrans(bytes(range(0xF5, 0xFF)), b"0123456789")
 IN_TEXT = re.compile(NUMBER.pattern.decode(), re.ASCII)
-MOST = 64
+MAX_COMPARED = 64
 """Lines of a group whose numbers are compared; those of further ranks are only counted."""
 
 
@@ -129,7 +129,7 @@ def shapes_of(text: bytes) -> bytes:
 @lru_cache(maxsize=1024)
 def ranged(lines: tuple[bytes, ...]) -> str:
     """Format lines of one shape as one text: `step 374/600 loss 1.51–1.64`."""
-    first, numbers = decode(lines[0]), [NUMBER.findall(strip_overwritten(line)) for line in lines[:MOST]]
+    first, numbers = decode(lines[0]), [NUMBER.findall(strip_overwritten(line)) for line in lines[:MAX_COMPARED]]
     if len(set(map(len, numbers))) > 1:
         return first
     spans = iter([_spanned(column) for column in zip(*numbers, strict=True)])

@@ -13,7 +13,6 @@ from typing import Any
 from dstui.base.files import FileProblem, is_there, read_text
 from dstui.base.limits import parse_json
 from dstui.machine.codec import MissingField
-from dstui.machine.paste import PasteError, machine_from_text
 from dstui.machine.snapshot import Machine
 from dstui.machine.topology import islands
 from dstui.site.installed import installed_site
@@ -30,6 +29,8 @@ def _read(path: Path) -> Machine:
     text = read_text(path)
     if text.lstrip().startswith("{"):
         return _from_json(text, path)
+    from dstui.machine.paste import PasteError, machine_from_text  # its patterns take 5 ms to compile
+
     try:
         return machine_from_text(text, f"the matrix in {path.name}")
     except PasteError as error:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
@@ -13,6 +12,8 @@ from itertools import islice
 from typing import Any
 
 from dstui.base.limits import MOST_LISTED
+from dstui.base.text import similar_words
+from dstui.base.user_error import UserError
 from dstui.plan.catalogue import lookup
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.finding import Finding
@@ -26,7 +27,7 @@ MODEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 MOST_MODELS = 16
 
 
-class PlanError(Exception):
+class PlanError(UserError):
     """A Plan that cannot be used. `findings` has one entry per mistake; `str()` is a line for each."""
 
     def __init__(self, findings: list[Finding], source: str = "") -> None:
@@ -130,7 +131,7 @@ def _hint(key: str, known: Iterable[str], *, top: bool) -> str:
     """Return what may have been meant by an unknown key. `top`: whether it stands at the root of the Plan."""
     if top and lookup(key) is not None:
         return f"it is DeepSpeed's: write deepspeed.{key}"
-    close = difflib.get_close_matches(key, known, 1, 0.6)
+    close = similar_words(key, known, 1, 0.6)
     return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
 
 
@@ -214,7 +215,7 @@ class Form:
                 self.wrong((*path, *below), message)
             return spec.default if spec.default_factory is MISSING else spec.default_factory()
         if choices and value not in choices:
-            close = difflib.get_close_matches(str(value), choices, 1)
+            close = similar_words(str(value), choices, 1)
             self.wrong(
                 path, f"{describe_value(value)} is not one of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else "")
             )

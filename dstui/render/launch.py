@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from dstui.base.user_error import UserError
 from dstui.machine.binding import Binding, even_binding, near_binding
 from dstui.machine.snapshot import Machine
 from dstui.machine.visible import launcher_slots
@@ -29,7 +30,7 @@ NO_LOCAL_RANK = "--no_local_rank"
 """The launcher's option that omits --local_rank=N for ranks, which strict parsers refuse."""
 
 
-class RenderError(Exception):
+class RenderError(UserError):
     """There is no command for the Plan. Holds the dotted path at fault and a sentence."""
 
     def __init__(self, path: str, message: str) -> None:

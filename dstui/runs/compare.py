@@ -23,7 +23,7 @@ from dstui.runs.columns import COLUMNS, metric_text, texts_side_by_side
 from dstui.runs.run import Run
 from dstui.runs.table import BEST, markdown_lines, short_names
 
-MOST: Final = 8
+MAX_RUNS: Final = 8
 SECONDS: Final = 20.0
 """Seconds for reading the logs of all runs; after that, only the part read so far counts, with a remark."""
 LESS_IS_BETTER: Final = re.compile(r"(?:.*[_/])?(?:loss|perplexity|ppl|error|wer|step_time)(?:[_/].*)?|train_perplexity")

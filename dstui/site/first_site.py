@@ -10,7 +10,7 @@ from dstui.plan.scalars import yaml_scalar
 
 KEPT = ("NCCL_", "UCX_", "GLOO_", "FI_", "HF_HOME", "HF_HUB_CACHE", "TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
 """Prefixes of variables that belong to a site rather than to a shell."""
-MOST = 8
+MAX_NAMES = 8
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ def first_site(facts: SiteFacts) -> str:
         f"#     launcher: {launcher}    # " + ("a launch is queued" if launcher == "sbatch" else "if a Plan does not set it"),
     ]
     if facts.partitions:
-        lines += [f"#     slurm: {{partition: {yaml_scalar(facts.partitions[0])}}}    # sinfo: {', '.join(facts.partitions[:MOST])}"]
+        lines += [f"#     slurm: {{partition: {yaml_scalar(facts.partitions[0])}}}    # sinfo: {', '.join(facts.partitions[:MAX_NAMES])}"]
     if facts.ssh_hosts:
         slots = max(len(facts.gpus), 1)
-        lines += [f"#     hosts: {{{', '.join(f'{host}: {slots}' for host in facts.ssh_hosts[:MOST])}}}    # from ~/.ssh/config"]
+        lines += [f"#     hosts: {{{', '.join(f'{host}: {slots}' for host in facts.ssh_hosts[:MAX_NAMES])}}}    # from ~/.ssh/config"]
     if kept:
         lines += ["#     env:    # as they are set here now", *(f"#       {name}: {yaml_scalar(value)}" for name, value in kept.items())]
     lines += [

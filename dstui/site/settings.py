@@ -6,7 +6,6 @@ A mistake costs only the setting that it is in: the others hold, and that one ha
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -14,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dstui.base.dataclass import dataclass
+from dstui.base.text import similar_words
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.edit import put_value
 from dstui.plan.finding import Finding
@@ -159,7 +159,7 @@ def _unknown(document: Document, data: Mapping[str, Any]) -> Iterator[Finding]:
         yield _finding(document, ("version",), f"{data['version']!r}: this dstui reads version 1")
     for key in data:
         if key not in TOP:
-            close = difflib.get_close_matches(str(key), TOP, 1, 0.6)
+            close = similar_words(str(key), TOP, 1, 0.6)
             hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(TOP)}"
             yield _finding(document, (key,), f"unknown key; {hint}")
     if not isinstance(data.get("keys"), (dict, type(None))):

@@ -40,7 +40,8 @@ AT_LEAST = {
     23: {"failure": 45, "stop": 7, "cut": 24, "good": 55},
     24: {"failure": 30, "stop": 15, "cut": 28, "good": 26},
     25: {"failure": 44, "stop": 5, "cut": 22, "good": 30},
-    27: {"failure": 110, "stop": 11, "cut": 19, "good": 45},
+    26: {"failure": 110, "stop": 35, "cut": 30, "good": 35},
+    27: {"failure": 110, "stop": 11, "cut": 18, "good": 45},
 }
 MOST_OF_A_REPOSITORY = {
     2: 3,
@@ -67,6 +68,7 @@ MOST_OF_A_REPOSITORY = {
     23: 4,
     24: 20,
     25: 4,
+    26: 4,
     27: 30,
 }
 NEWEST = 27

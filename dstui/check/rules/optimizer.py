@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from dstui.base.text import similar_words
 from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
@@ -127,10 +128,8 @@ def unknown_type(c: Context) -> Problems:
     kind = c.optimizer
     if not kind or kind in types(c.release) or kind.lower() in REPLACED or script_builds(c):
         return
-    import difflib
-
     known = {name.lower(): name for name in types(c.release)}
-    close = difflib.get_close_matches(kind.lower(), known, 1, 0.75)
+    close = similar_words(kind.lower(), known, 1, 0.75)
     new = known[close[0]] if close else "AdamW"
     says = f"{kind} is not a supported DeepSpeed Optimizer"
     message = f"there is no optimizer {kind}" + (f": did you mean {new}?" if close else "")
@@ -210,9 +209,7 @@ def unknown_argument(c: Context) -> Problems:
     for name in c.section(PARAMS):
         if name not in known and name != "max_grad_norm" and not (torch_adam(c) and name == "foreach"):
             path = f"{PARAMS}.{name}"
-            import difflib
-
-            close = difflib.get_close_matches(name, known, 1, 0.75)
+            close = similar_words(name, known, 1, 0.75)
             if close and f"{PARAMS}.{close[0]}" not in c.flat:
                 fix, words = c.move(path, f"{PARAMS}.{close[0]}", f"rename it to {close[0]}"), f": did you mean {close[0]}?"
             else:

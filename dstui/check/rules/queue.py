@@ -13,7 +13,7 @@ from dstui.machine.slurm_offers import UNLIMITED, Partition, format_time, second
 from dstui.plan.finding import Fix
 
 SLURM = "cluster.slurm."
-MOST = 8
+MAX_NAMES = 8
 """The maximum number of names in a message."""
 TIMES = "minutes, HH:MM:SS or DAYS-HH:MM:SS"
 
@@ -26,7 +26,7 @@ def _partition(c: Context) -> Partition | None:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:MOST]) + (f" and {len(names) - MOST} more" if len(names) > MOST else "") if names else "none"
+    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "") if names else "none"
 
 
 @rule("PL052", "error", when="launch", source="sbatch(1), --partition")

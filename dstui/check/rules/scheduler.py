@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dstui.base.text import similar_words
 from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
@@ -43,10 +44,8 @@ def unknown_scheduler(c: Context) -> Problems:
     """A scheduler that neither DeepSpeed nor torch has."""
     name = kind(c)
     if name and name not in c.release.schedulers and name not in TORCH:
-        import difflib
-
         known = {known.lower(): known for known in (*c.release.schedulers, *TORCH)}
-        close = difflib.get_close_matches(name.lower(), known, 1, 0.7)
+        close = similar_words(name.lower(), known, 1, 0.7)
         new = known[close[0]] if close else "WarmupLR"
         message = f"there is no scheduler {name}" + (f": did you mean {new}?" if close else "")
         says = f"DeepSpeed does not recognize LR scheduler {name}"
@@ -183,9 +182,7 @@ def unknown_param(c: Context) -> Problems:
     for name in c.section(PARAMS):
         if name not in known:
             path = f"{PARAMS}.{name}"
-            import difflib
-
-            close = difflib.get_close_matches(name, known, 1, 0.75)
+            close = similar_words(name, known, 1, 0.75)
             if close and close[0] not in c.section(PARAMS):
                 fix, words = c.move(path, f"{PARAMS}.{close[0]}", f"rename it to {close[0]}"), f": did you mean {close[0]}?"
             else:

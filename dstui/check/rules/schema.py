@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
+from dstui.base.text import similar_words
 from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context
 from dstui.check.forms import fit
@@ -108,10 +109,9 @@ def _spelled_like(c: Context, section: str, name: str) -> str | None:
 @lru_cache(maxsize=512)
 def _close(known: tuple[str, ...], name: str) -> list[str]:
     """Return the most similar names, best first. Cached, since it is slow and needed at every keystroke."""
-    import difflib
 
     normalised = {key.lower().replace("-", "_"): key for key in known}
-    return [normalised[key] for key in difflib.get_close_matches(name.lower().replace("-", "_").replace(" ", "_"), normalised, 3, 0.8)]
+    return [normalised[key] for key in similar_words(name.lower().replace("-", "_").replace(" ", "_"), normalised, 3, 0.8)]
 
 
 def _same_form(c: Context, path: str, other: str) -> bool:

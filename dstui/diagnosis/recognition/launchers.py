@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import replace
 
+from dstui.base.limits import MAX_RANKS
 from dstui.diagnosis.findings import Collected, Ended, Place, capped
 from dstui.diagnosis.recognition.exits import Exit, exits_in, status_in
 from dstui.diagnosis.recognition.labels import Label, rank_in
@@ -68,7 +69,6 @@ NEEDLES = (
 """Literal texts (without digits), of which every such line contains one."""
 HINT = "please pass in `--num_processes="
 """Accelerate's message about how it could have been started."""
-MOST = 1 << 16
 
 
 def world_in(text: str) -> int | None:
@@ -107,7 +107,7 @@ def first_of_node(text: str) -> int | None:
 def _count_of_command(text: str) -> int | None:
     """Return the number of processes that a command line requests: all, or those of a node times the nodes."""
     if found := DS_NODE.search(text):
-        return min(int(found[1]) * int(found[2]), MOST)
+        return min(int(found[1]) * int(found[2]), MAX_RANKS)
     if found := INCLUDED.search(text):
         return found[1].count(",") + 1
     found, nodes = PER_NODE.search(text), NODES.search(text)
@@ -115,11 +115,11 @@ def _count_of_command(text: str) -> int | None:
         return _number(every) if (every := ALL_NODES.search(text)) else None
     if nodes is None and ELSEWHERE.search(text):
         return None
-    return min(int(found[1]) * int(nodes[1] if nodes else 1), MOST)
+    return min(int(found[1]) * int(nodes[1] if nodes else 1), MAX_RANKS)
 
 
 def _number(found: re.Match[str]) -> int:
-    return min(int(next(group for group in found.groups() if group)), MOST)
+    return min(int(next(group for group in found.groups() if group)), MAX_RANKS)
 
 
 def _decoded(text: str) -> str:
@@ -137,7 +137,7 @@ def _slots(text: str) -> int | None:
         return None
     if not isinstance(hosts, dict) or not all(isinstance(slots, list) for slots in hosts.values()):
         return None
-    return min(sum(map(len, hosts.values())), MOST) or None
+    return min(sum(map(len, hosts.values())), MAX_RANKS) or None
 
 
 Key = tuple[int, str]

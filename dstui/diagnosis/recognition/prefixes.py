@@ -39,7 +39,7 @@ BARE = 0.4
 KINDS_OF_HOSTS = 3
 """Distinct names of hosts, ignoring numbers."""
 NUMBER = re.compile(r"(?:[0-9a-f]{4,}-)+[0-9a-f]{4,}|\d+")
-MOST = 8
+MAX_PREFIXES = 8
 
 
 class Prefixes:
@@ -84,7 +84,7 @@ class Prefixes:
 
     def _learn(self, text: str) -> None:
         found = HEAD.match(text) or FRAME.match(text)
-        if found is None or not found[1] or BAR.search(found[1]) or len(self._known) >= MOST:
+        if found is None or not found[1] or BAR.search(found[1]) or len(self._known) >= MAX_PREFIXES:
             return
         shape = NUMBER.sub("0", found[1])
         if shape not in self._known:

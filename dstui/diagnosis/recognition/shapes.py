@@ -42,7 +42,7 @@ BEGINNING = 300
 """Bytes of a line in which that must be."""
 DIGITS = b"0123456789"
 GRAM = 4
-MOST = 100_000
+MAX_SHAPES = 100_000
 """Shapes of lines that are remembered. Beyond this number, or MOST_BYTES of them, the memory is cleared."""
 MOST_BYTES = 32 << 20
 ENOUGH = 40
@@ -147,7 +147,7 @@ class Shapes:
         self.searched += 1
         self.deepspeed = self.deepspeed or b"deepspeed" in bare.lower()
         self._held += len(bare)
-        if len(self._known) + len(self.nothing) >= MOST or self._held > MOST_BYTES:
+        if len(self._known) + len(self.nothing) >= MAX_SHAPES or self._held > MOST_BYTES:
             self.forget()
             self._held = len(bare)
         needles = [needle for gram, group in GROUPS if gram in bare for needle in group if needle in bare]

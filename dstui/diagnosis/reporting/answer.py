@@ -12,7 +12,7 @@ from dstui.diagnosis.reasoning.failure_context import FailureContext
 from dstui.diagnosis.reasoning.origin import every_rank, named_by_launcher
 from dstui.diagnosis.reasoning.rank_resolution import NUMBER
 from dstui.diagnosis.recognition.exceptions import reading
-from dstui.diagnosis.reporting.candidates import MOST, by_a_key, candidates
+from dstui.diagnosis.reporting.candidates import MAX_CAUSES, by_a_key, candidates
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import BY_ID
 from dstui.plan.finding import Fix
@@ -269,5 +269,5 @@ def _followed_by_text(context: FailureContext, hit: Hit, could_be: tuple[str, ..
         f"{NO_END}; an error is at line {hit.at[1]}, and text follows it",
         evidence=(context.found.evidence(hit.at, hit.text, hit.rank, hit.host),),
         notes=tuple(context.found.cut),
-        could_be=tuple(dict.fromkeys((cause, *could_be)))[:MOST],
+        could_be=tuple(dict.fromkeys((cause, *could_be)))[:MAX_CAUSES],
     )

@@ -11,7 +11,7 @@ from dstui.diagnosis.recognition.labels import HANDLED
 from dstui.diagnosis.recognition.subjects import likely_causes, subjects_of
 from dstui.diagnosis.signatures import BY_ID
 
-MOST = 3
+MAX_CAUSES = 3
 """Causes that are reported in total: the first, further ones, and possible ones. A longer list helps nobody."""
 UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
 """Causes that only say that something ended."""
@@ -60,7 +60,7 @@ def candidates(context: FailureContext, verdict: Verdict, planned: bool = False)
     left = [one for one in dict.fromkeys(found) if one not in excluded and (zero or not one.startswith(ZERO_PREFIX))]
     if _known_exception(verdict) and "USER-PY" not in reported:  # the script's own error may have led to any known exception
         left.insert(1, "USER-PY")
-    return tuple(dict.fromkeys(left))[: max(MOST - len(reported), 0)]
+    return tuple(dict.fromkeys(left))[: max(MAX_CAUSES - len(reported), 0)]
 
 
 def by_a_key(verdict: Verdict) -> bool:

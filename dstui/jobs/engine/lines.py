@@ -21,8 +21,8 @@ LONGEST = 1 << 19
 """Bytes of a line. A configuration has at most half of that."""
 
 Form = Callable[[Any], bool]
-MOST = 1 << 62
-is_count = integer_between(0, MOST)
+MAX_COUNT = 1 << 62
+is_count = integer_between(0, MAX_COUNT)
 is_model = integer_between(1, 1 << 16)
 
 

@@ -21,7 +21,7 @@ from dstui.logs.tail import Tail
 
 END = 32 << 10
 """Bytes of a log, and of the engine's report, that are read."""
-MOST = 64
+MAX_METRICS = 64
 """Metrics that are kept."""
 BEHIND = 16
 """Steps that may be missing at the end of the engine's report."""
@@ -74,7 +74,7 @@ def _rank_metrics(folder: JobFolder, attempt: int, rank: int, otherwise: LatestM
         tail.close()
     if not found and otherwise is not None:
         return otherwise
-    values = {name: value for name, value in islice(view.metrics.items(), MOST) if isfinite(value) or name == "loss"}
+    values = {name: value for name, value in islice(view.metrics.items(), MAX_METRICS) if isfinite(value) or name == "loss"}
     values |= {name: pace for name in PACES if (pace := _usual(found, name)) is not None}
     return LatestMetrics(_latest(step, view.step), view.steps, values)
 

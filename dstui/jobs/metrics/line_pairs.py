@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 LONGEST = 8000
 """Characters of a list that are read."""
-MOST = 128
+MAX_NUMBERS = 128
 """Numbers of one line that are read."""
 NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf|Infinity)"
 BEGIN = re.compile(r"\{(?=\s*['\"][^'\"{}]{1,80}['\"]\s*:)")
@@ -101,7 +101,7 @@ def _dictionary(line: str, start: int, known: Callable[[str], str | None]) -> Pa
 
 def _named(entries: Iterator[tuple[str, str]] | list[tuple[str, str]], known: Callable[[str], str | None]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, text in islice(entries, MOST):
+    for name, text in islice(entries, MAX_NUMBERS):
         for key, value in _metric(name, text, known):
             found.setdefault(key, value)
     return found

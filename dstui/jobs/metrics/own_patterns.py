@@ -17,7 +17,7 @@ ALLOWED, PER_LINE = 0.2, 0.0005
 """Seconds of CPU time for the Plan's patterns: initially, and per line."""
 LONGEST_LINE = 1000
 """Characters of a line that they search: the time grows with them."""
-MOST = 100
+MAX_PATTERNS = 100
 """Patterns that are used, as many as a Plan may have."""
 
 
@@ -32,7 +32,7 @@ class OwnPatterns:
         """Seconds that each pattern took."""
         self._allowed = ALLOWED
         if patterns:
-            self._compile(dict(islice(patterns.items(), MOST)))
+            self._compile(dict(islice(patterns.items(), MAX_PATTERNS)))
 
     def _compile(self, patterns: Mapping[str, str]) -> None:
         from dstui.plan.patterns import compile_pattern, metric_problem

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dstui.base.dataclass import dataclass
 from dstui.base.files import is_file, reason
-from dstui.base.no_run import NoRun
+from dstui.base.user_error import NoRun
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
 from dstui.jobs.store.ownership import Entry, entries, index_file
 from dstui.jobs.store.records import JobStatus

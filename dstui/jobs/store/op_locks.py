@@ -25,7 +25,7 @@ SETTLED_ELSEWHERE = 600.0
 """The same on a shared disk: builders on other hosts are invisible from here, and a build takes a minute."""
 NETWORK = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "fuse.sshfs", "ceph", "wekafs", "9p", "virtiofs"})
 """Network file systems, by the kernel's names."""
-MOST = 20
+MAX_LOCKS = 20
 """Locks that are listed."""
 
 
@@ -35,11 +35,11 @@ def folder_of(plan: Plan) -> Path:
 
 
 def stale_locks(root: Path) -> tuple[Path, ...]:
-    """Return the user's own locks in a folder of builds that no process on this host holds, at most `MOST`.
+    """Return the user's own locks in a folder of builds that no process on this host holds, at most `MAX_LOCKS`.
 
     May block on a slow disk.
     """
-    found = sorted({*root.glob("*/lock"), *root.glob("*/*/lock")})[:MOST]
+    found = sorted({*root.glob("*/lock"), *root.glob("*/*/lock")})[:MAX_LOCKS]
     return tuple(lock for lock in found if _is_stale(lock))
 
 

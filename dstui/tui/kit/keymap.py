@@ -6,7 +6,6 @@ valid while text is typed keeps a key that types nothing. An invalid entry is ig
 
 from __future__ import annotations
 
-import difflib
 import string
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Final, NamedTuple
 
 from textual.keys import KEY_NAME_REPLACEMENTS
 
+from dstui.base.text import similar_words
 from dstui.tui.kit.keys import ALWAYS, KEYS, KeyHint, is_chord
 
 
@@ -109,7 +109,7 @@ def _refusal(action: str, texts: Sequence[str], keys: Sequence[str]) -> str:
     """Return why an action cannot have these keys, ignoring conflicts with other actions; "" if it can."""
     known = remappable()
     if action not in known:
-        close = difflib.get_close_matches(action, known, 1, 0.6)
+        close = similar_words(action, known, 1, 0.6)
         return f"no action has this name; {f'did you mean {close[0]!r}?' if close else 'docs/keys.md lists them'}"
     if "" in keys:
         return f"no key is called {texts[keys.index('')]!r}: write a character, or F6, ctrl+l, alt+l, space"

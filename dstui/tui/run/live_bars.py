@@ -15,7 +15,7 @@ from dstui.tui.kit.text_row import Row, Span, fit
 if TYPE_CHECKING:
     from dstui.jobs.metrics.measurements import RankView
 
-MOST = 3
+MAX_BARS = 3
 """The most bars that are shown."""
 HOLD = 3.0
 """Seconds for which the space of a bar is kept: between two epochs there is none, and the log would jump."""
@@ -67,9 +67,9 @@ def _number(count: str) -> float:
 
 def bar_rows(groups: Sequence[Sequence[LiveBar]], width: int) -> list[Row]:
     """Return a row for each of the first bars: `×16 Epoch 1  49 %  148/300`."""
-    rows = [_row(group, width) for group in groups[:MOST]]
-    if len(groups) > MOST:
-        rows[-1] = Row(rows[-1].left, (Span(f"+{len(groups) - MOST} more", "dim"),))
+    rows = [_row(group, width) for group in groups[:MAX_BARS]]
+    if len(groups) > MAX_BARS:
+        rows[-1] = Row(rows[-1].left, (Span(f"+{len(groups) - MAX_BARS} more", "dim"),))
     return rows
 
 
@@ -93,7 +93,7 @@ def _range(least: str, most: str) -> str:
 
 
 class LiveBars(RowList):
-    """The bars, at most MOST lines; hidden if there are none."""
+    """The bars, at most MAX_BARS lines; hidden if there are none."""
 
     MARGIN = 1
     can_focus = False

@@ -22,11 +22,11 @@ CELL = 76
 """Cells for one GPU if there are more GPUs than lines."""
 HOT = 85.0
 """Degrees from which the temperature is a warning: data-centre GPUs lower their clocks a little above."""
-MOST = 8
+MAX_ROWS = 8
 """The most lines of the pane."""
 
 
-def usage_rows(history: History, width: int, most: int = MOST) -> list[Row]:
+def usage_rows(history: History, width: int, most: int = MAX_ROWS) -> list[Row]:
     """Return a row for each rank, several in a row if there is room; a sentence if nothing is known."""
     if not history.samples:
         return [Row((Span(f"n/a: {history.note or 'the job has no record of its usage'}", "dim"),))]

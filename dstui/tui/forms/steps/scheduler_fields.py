@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dstui.tui.session.state import State
 
 S = "cluster.slurm."
-MOST = 6
+MAX_NAMES = 6
 """Names that a remark lists."""
 
 
@@ -69,7 +69,7 @@ def _partition_remark(fact: Callable[[Partition], str]) -> Callable[[State], str
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    return f"{', '.join(names[:MOST])}{', …' if len(names) > MOST else ''}" if names else ""
+    return f"{', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}" if names else ""
 
 
 def _cpus(partition: Partition) -> str:
