@@ -13,7 +13,6 @@ SAMPLES: dict[str, tuple[str, ...]] = {
         "torch.AcceleratorError: CUDA error: out of memory",
         "RuntimeError: CUDA error: out of memory",
     ),
-    "POD-IMAGE": ("train-worker-0   0/1     ImagePullBackOff   0          2m",),
     "ALLOC-REFUSED": (
         "RuntimeError: [enforce fail at alloc_cpu.cpp:119] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 8589934592 bytes.",
         "OSError: [Errno 12] Cannot allocate memory",
