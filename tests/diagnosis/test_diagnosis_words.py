@@ -225,6 +225,12 @@ def test_script_that_continues_after_a_missing_command_did_not_end_by_it(tmp_pat
     assert diagnose_lines(tmp_path / "log", [words, *steps, *raised(["KeyError: 'labels'"])]).cause == "USER-PY"
 
 
+@pytest.mark.parametrize("figure", ["0.4360564445656344", "12 %", "1.2e-05"])
+def test_figure_called_error_is_no_exception(tmp_path: Path, figure: str) -> None:
+    steps = [f"layer {number} of 32" for number in range(9)]
+    assert diagnose_lines(tmp_path / "log", [*steps, f"Error: {figure}", "Proxy loss: 24.93"]).cause is None
+
+
 @pytest.mark.parametrize(
     "last", [last for _, last, _ in RAISED[::5] if last.startswith(("RuntimeError", "ValueError", "ImportError", "FileNotFoundError"))]
 )

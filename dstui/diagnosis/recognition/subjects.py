@@ -15,6 +15,8 @@ MESSAGE, FRAMES, RAISER, KIND = 4.0, 2.0, 2.0, 0.7
 """The weights of votes: the words of the message, the functions in the traceback, the raising library, the exception type."""
 SECOND = 0.45
 """The share of a vote for the second cause of an entry; its square is the share of the third."""
+ENOUGH = MESSAGE * SECOND
+"""Votes without which a cause is far-fetched: the type of an exception, and the second cause of a library or a function, are less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +202,8 @@ PROGRAMMING = frozenset({
 NotImplementedError, `KINDS` above has an older release and a setting that a library refuses."""
 
 
-def likely_causes(raised: Raised, text: str) -> tuple[str, ...]:
-    """Return the probable causes of an exception, the likeliest first."""
+def likely_causes(raised: Raised, text: str, enough: float = 0.0) -> tuple[str, ...]:
+    """Return the probable causes of an exception that have enough votes, the likeliest first."""
     votes = _votes(MESSAGES, message(text), MESSAGE)
     for frame, share in ((raised.own, 1.0), (raised.deepest, 0.5)):
         if frame.file:
@@ -209,7 +211,7 @@ def likely_causes(raised: Raised, text: str) -> tuple[str, ...]:
     place = next((causes for path, causes in RAISERS.items() if path in raised.deepest.file), ())
     votes.update(_shares(place, RAISER))
     votes.update(_shares(KINDS.get(raised.name, ()), KIND))
-    return tuple(cause for cause, _ in votes.most_common())
+    return tuple(cause for cause, weight in votes.most_common() if weight >= enough)
 
 
 def subjects_of(text: str) -> tuple[str, ...]:

@@ -33,7 +33,8 @@ ANNOUNCED = re.compile(r"^([A-Za-z_]\w*)\s{2,}Traceback \(most recent call last\
 RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
 """A frame in the format of rich."""
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*"
+    r"^(?!Error: *[-+\d.e% ]+$)"  # a figure that a program calls its error
+    r"(?:[A-Za-z_]\w*\.)*"
     r"((?:_*[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))"
     r"(?=:|\s*$|\s+:|Traceback|\s{4,}\S|\. Did you mean)"  # the last three: another rank has written into the line
 )

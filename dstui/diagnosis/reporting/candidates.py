@@ -8,7 +8,7 @@ from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.reasoning.failure_context import FailureContext
 from dstui.diagnosis.recognition.exits import exits_in
 from dstui.diagnosis.recognition.labels import HANDLED
-from dstui.diagnosis.recognition.subjects import likely_causes, subjects_of
+from dstui.diagnosis.recognition.subjects import ENOUGH, likely_causes, subjects_of
 from dstui.diagnosis.signatures import BY_ID
 
 MAX_CAUSES = 3
@@ -103,8 +103,8 @@ def _alike(verdict: Verdict) -> list[str]:
     signature, first = verdict.signature, verdict.hits[0] if verdict.hits else None
     named = list(signature.alike) if signature else []
     by_words = likely_causes(first.raised, first.text) if first is not None and first.raised is not None else ()
-    if signature is BY_ID["USER-PY"]:
-        named = list(by_words)
+    if signature is BY_ID["USER-PY"] and first is not None and first.raised is not None:
+        named = list(likely_causes(first.raised, first.text, ENOUGH))
     named.sort(key=lambda one: by_words.index(one) if one in by_words else len(by_words))
     if first is not None and first.signature.role == "cascade":  # its possible causes
         named = [*first.signature.alike, *named]

@@ -138,7 +138,9 @@ SIGNATURES = (
             rx(
                 "has no attribute",
                 r"AttributeError: (?:partially initialized )?module '(?:numpy|torch|torchvision|transformers|accelerate|peft|trl|datasets"
-                r"|triton|flash_attn|xformers|huggingface_hub|tokenizers|pyarrow|wandb|deepspeed)(?:\.[\w.]+)?' has no attribute",
+                r"|triton|flash_attn|xformers|huggingface_hub|tokenizers|pyarrow|wandb|deepspeed|PIL|scipy|pandas|sklearn|matplotlib|tensorflow|keras|jax"
+                r"|flax|lightning|pytorch_lightning|torchaudio|torchmetrics|timm|diffusers|bitsandbytes|vllm|sentence_transformers|gym|gymnasium"
+                r"|networkx|nltk|onnx|openai|gradio|mlflow|ray|sqlalchemy|setuptools|pkg_resources|google)(?:\.[\w.]+)?' has no attribute",
             ),
             rx("numpy.", r"numpy\.(?:dtype|ndarray) size changed, may indicate binary incompatibility"),
             rx("A module that was compiled using NumPy", r"A module that was compiled using NumPy 1\.x cannot be run in\s*NumPy 2"),
