@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     output.begin()
     try:
+        if words and words[0].startswith("-"):
+            words = _command_first(words)
         code = _command(words[0], words[1:]) if words and words[0] in COMMANDS else _session(words)
         output.flush()
         return code
@@ -84,6 +86,17 @@ def _command(name: str, words: list[str]) -> int:
         say(str(error))
         return error.status
     return code
+
+
+def _command_first(words: list[str]) -> list[str]:
+    """Return the words with the command before the options that were typed in front of it; as they are if there is no command."""
+    takes_value = {name for action in session_parser()._actions if action.nargs is None for name in action.option_strings}
+    number = 0
+    while number < len(words) and words[number].startswith("-") and words[number] != "--":
+        number += 2 if words[number] in takes_value else 1
+    if number >= len(words) or words[number] not in COMMANDS:
+        return words
+    return [words[number], *words[:number], *words[number + 1 :]]
 
 
 def _mistyped(word: str) -> str:

@@ -263,6 +263,7 @@ class MonkeySession:
             os.kill(pid, signal.SIGCONT)
             return False
         if not pid:
+            self._resume_output(terminal)
             return False
         terminal.code = os.waitstatus_to_exitcode(status)
         while self._drain(terminal, 0.1):
@@ -278,6 +279,11 @@ class MonkeySession:
             self._look_at_what_is_left(terminal)
         self.played.left += 1
         return True
+
+    def _resume_output(self, terminal: Terminal) -> None:
+        """Undo a ctrl+s that came when the session had already returned the terminal, and stopped its last output."""
+        if termios.tcgetattr(terminal.fd)[0] & termios.IXON and not select.select([terminal.fd], [], [], 0.0)[0]:
+            os.write(terminal.fd, b"\x11")
 
     def _look_at_what_is_left(self, terminal: Terminal) -> None:
         """Report a terminal that was not restored, and processes of the session that are still running."""
@@ -326,6 +332,8 @@ class MonkeySession:
     def _undo(self, terminal: Terminal) -> None:
         """Close all dialogs and undo until the footer of step 1 offers no further undo."""
         for _ in range(48):  # a dialog may still be opening, and the table of runs has `q` too: look again each time
+            if self._ended(terminal):
+                break
             if " q quit" not in terminal.text or "Esc back" in terminal.text or "Esc close" in terminal.text:
                 self._press(terminal, "\x1b")
             elif "1 · Machine" not in terminal.text:

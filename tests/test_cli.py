@@ -99,6 +99,15 @@ def test_options_of_headless_without_it_are_refused() -> None:
     assert (done.returncode, done.stderr.strip()) == (2, "dstui: --dry-run needs --headless")
 
 
+def test_options_of_a_command_may_stand_before_it(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("version: 1\njob: {script: train.py}\ncluster: {num_gpus: 2}\n")
+    after = dstui("explain", "plan.yaml", "--set", "cluster.num_gpus=4", cwd=tmp_path)
+    before = dstui("--set", "cluster.num_gpus=4", "explain", "plan.yaml", cwd=tmp_path)
+    assert before.returncode == after.returncode == 0 and before.stdout == after.stdout
+    assert "unrecognized arguments: --headless" in dstui("--headless", "check", "plan.yaml", cwd=tmp_path).stderr
+    assert dstui("--machine", "check", "plan.yaml", cwd=tmp_path).stderr.startswith("dstui: "), "check is the value of --machine"
+
+
 def test_setting_is_named_by_its_option_and_a_hole_once(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("deepspeed t.py --n $N\n")
     unknown = dstui("--headless", "run.sh", "--dry-run", "--set", "cluster.foo=3", cwd=tmp_path)

@@ -43,7 +43,7 @@ def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
 @pytest.mark.parametrize(
     ("key", "parts"),
     [
-        ("zero_optimization.stage", ("deepspeed.zero_optimization.stage", "0, 1, 2, 3", "--zero_stage, else 2", "https://")),
+        ("zero_optimization.stage", ("deepspeed.zero_optimization.stage", "0, 1, 2, 3", "accelerate's --zero_stage, else 2", "https://")),
         ("deepspeed.bf16.enabled", ("deepspeed.bf16.enabled", "--mixed_precision bf16")),
         ("cluster.hosts", ("cluster.hosts  (Plan)", "Host -> slots")),
         ("stage3_prefetch_bucket_size", ("deepspeed.zero_optimization.stage3_prefetch_bucket_size", "ZeRO stage 3")),

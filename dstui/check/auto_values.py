@@ -20,12 +20,12 @@ HIDDEN_SIZE_KEYS = {
 """Keys that depend on the model's hidden_size, else on the largest of its hidden_sizes; without either the launch fails."""
 
 PLUGIN = {
-    f"{ZERO_SECTION}.stage": "--zero_stage, else 2",
-    f"{ZERO_SECTION}.offload_optimizer.device": "--offload_optimizer_device, else none",
-    f"{ZERO_SECTION}.offload_param.device": "--offload_param_device, else none",
+    f"{ZERO_SECTION}.stage": "accelerate's --zero_stage, else 2",
+    f"{ZERO_SECTION}.offload_optimizer.device": "accelerate's --offload_optimizer_device, else none",
+    f"{ZERO_SECTION}.offload_param.device": "accelerate's --offload_param_device, else none",
     f"{ZERO_SECTION}.offload_optimizer.nvme_path": "the environment, else none",
     f"{ZERO_SECTION}.offload_param.nvme_path": "the environment, else none",
-    f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save": "--zero3_save_16bit_model, else false",
+    f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save": "accelerate's --zero3_save_16bit_model, else false",
 }
 """Keys that accelerate's plugin fills in, also for the Trainer."""
 BY_DEFAULT: Mapping[str, object] = {
@@ -61,16 +61,16 @@ TRAINER: Mapping[str, str] = {
 ACCELERATE: Mapping[str, str] = {
     "train_micro_batch_size_per_gpu": "the smallest batch_size of the data loaders given to prepare()",
     "train_batch_size": "micro-batch × accumulation × ranks",
-    "gradient_accumulation_steps": "--gradient_accumulation_steps, else Accelerator(gradient_accumulation_steps=…)",
-    "gradient_clipping": "--gradient_clipping, else 1.0",
+    "gradient_accumulation_steps": "accelerate's --gradient_accumulation_steps, else Accelerator(gradient_accumulation_steps=…)",
+    "gradient_clipping": "accelerate's --gradient_clipping, else 1.0",
     "optimizer.params.lr": "DummyOptim(lr=1e-3)",
     "optimizer.params.weight_decay": "DummyOptim(weight_decay=0)",
     f"{SCHEDULER}.warmup_min_lr": "0",
     f"{SCHEDULER}.warmup_max_lr": "the optimizer's lr",
     f"{SCHEDULER}.warmup_num_steps": "DummyScheduler(warmup_num_steps), at least 1",
     f"{SCHEDULER}.total_num_steps": "DummyScheduler(total_num_steps) / ranks",
-    "fp16.enabled": "--mixed_precision fp16",
-    "bf16.enabled": "--mixed_precision bf16",
+    "fp16.enabled": "accelerate's --mixed_precision fp16",
+    "bf16.enabled": "accelerate's --mixed_precision bf16",
     **HIDDEN_SIZE_KEYS,
     **PLUGIN,
 }

@@ -20,7 +20,7 @@ from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, forecast
 from dstui.forecast.hardware import named_machine, placed
 from dstui.forecast.need import Need
-from dstui.forecast.part_words import PART_WORDS, part_name
+from dstui.forecast.part_words import PART_WORDS, measure_words, part_name
 from dstui.forecast.recommend import NOT_SEARCHED, RankedPlan, RankedPlans, recommend
 from dstui.forecast.setup import Setup
 from dstui.machine.probe import probe
@@ -156,6 +156,8 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
             yield f"{name}, by part, at the peak ({need.peak})"
             yield from _parts(need)
             yield "  at each moment: " + "; ".join(f"{moment} {format_size(amount)}" for moment, amount in need.moments.items())
+            if need is found.gpu and (words := measure_words(found.shown, found.allocated)):
+                yield f"  in other programs: {words}"
     if found.unknown:
         yield ""
         yield "Not known, so assumed"

@@ -58,6 +58,7 @@ def _print() -> int:
 
 
 def _check() -> int:
+    from dstui.commands.checked_defaults import wrong_defaults
     from dstui.tui.flows.preferences import mistakes
     from dstui.tui.terminal_app import themes
 
@@ -66,7 +67,7 @@ def _check() -> int:
         tell(f"{path}: does not exist, so every setting has its default")
         return 0
     settings = installed_settings()
-    found = mistakes(settings, themes())
+    found = sorted([*mistakes(settings, themes()), *wrong_defaults(settings.layer)], key=lambda problem: problem.line or 0)
     for problem in found:
         tell(sanitise(settings.sentence(problem)))
     tell(sanitise(f"{path}: {len(found)} wrong; the rest is used" if found else f"{path}: nothing wrong"))

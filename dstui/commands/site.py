@@ -91,10 +91,13 @@ def _templates(site: Site) -> Iterator[tuple[str, Path]]:
 
 def _mistakes(site: Site) -> Iterator[str]:
     """Yield the mistakes of a site file with a valid form, each with the file that it is about."""
+    from dstui.commands.checked_defaults import wrong_defaults
     from dstui.diagnosis.signatures import BY_ID
     from dstui.plan import load
     from dstui.plan.locks import broken_locks, describe_broken
 
+    for finding in wrong_defaults(site.layer):
+        yield PlanError([], site.source).sentence(finding)
     if site.templates and not Path(site.templates).is_dir():
         yield f"{site.source}: templates: there is no folder {site.templates}"
     for _, path in _templates(site):

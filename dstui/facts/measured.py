@@ -77,7 +77,7 @@ KEPT_RUNS, KEPT_MACHINES, KEPT_MODELS = 8, 16, 64
 """The number of runs kept for each model and machine, of machines per model, and of models; the latest ones."""
 MODEL_KEYS = ("source", "params", "trainable", "lora", "quantization", "attention")
 """The keys of a Plan that identify its model."""
-FIGURES = f"{__version__}/1"
+FIGURES = f"{__version__}/2"
 """The release of the forecast to which a run was compared; the number rises where figures change within a release."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from dstui.adopt.script_options import options_of
 from dstui.base.dataclass import dataclass
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
-from dstui.forecast.memory import ADAPTED, SPLIT, Needs, combine_needs, needs
+from dstui.forecast.memory import ADAPTED, SPLIT, WASTED, Needs, combine_needs, needs
 from dstui.forecast.model import Counts, adapted_elements
 from dstui.forecast.modelled import Facts, Modelled, models_of
 from dstui.forecast.need import Need, Verdict, gpu_need, host_need, lower_end, scaled
@@ -19,7 +20,8 @@ from dstui.forecast.pipeline import ends
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.read_setup import SHORT, configurations
 from dstui.forecast.setup import Setup
-from dstui.forecast.speed import SLOWER, Speed, Traffic, Work, ranged, speed, traffic, work
+from dstui.forecast.speed import Speed, host_seconds, speed, traffic, work
+from dstui.forecast.speed_range import SLOWER, Timed, ranged, slowest
 from dstui.forecast.states import States, states
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
@@ -38,6 +40,8 @@ class Forecast:
     checkpoint: int | None = None
     allocated: int | None = None
     """The peak of torch's allocations on a GPU (max_memory_allocated)."""
+    shown: int | None = None
+    """The memory of a GPU that nvidia-smi shows: torch keeps what it once took, as long as there is room."""
     speed: Speed | None = None
     setup: Setup | None = None
     """The setup read from the Plan; of several models the first one's."""
@@ -73,6 +77,11 @@ class Forecast:
         known = {name: need.headroom for name, need in places.items() if need.bytes and need.headroom is not None}
         return min(known, key=lambda name: known[name] or 0.0, default="")
 
+    @property
+    def shown_range(self) -> tuple[int, int]:
+        """The range of what nvidia-smi shows."""
+        return self.gpu.range[0], max(self.gpu.range[1], int((self.shown or 0) * LIKELY_SHOWN))
+
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui forecast --json` documents, without the recommendation."""
         s = self.speed
@@ -84,6 +93,7 @@ class Forecast:
             "gpu_bytes": self.gpu.bytes,
             "gpu_bytes_range": list(self.gpu.range),
             "gpu_allocated_bytes": self.allocated,
+            "gpu_shown_bytes": self.shown,
             "cpu_bytes": self.host.bytes,
             "nvme_bytes": self.nvme.bytes,
             "checkpoint_bytes": self.checkpoint,
@@ -136,13 +146,13 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
 
 
 def _speed_in_range(found: Forecast, models: Sequence[Modelled], rates: Rates, shared: Shared) -> Speed | None:
-    """Return the speed with a range: from runs on this machine, else from the options that the Plan does not decide."""
+    """Return the speed with a range: from runs on this machine, else from what neither the Plan nor the Machine says."""
     if found.speed is None:
         return None
     done, settings = rates.correction, models[0].setup.settings
     spread = done.spread(done.step, settings) if done.step.scale != 1.0 or settings in done.seconds else None
-    ends = speed_ends(models[0], rates, shared) if spread is None and len(models) == 1 else (0.0, 0.0)
-    return ranged(found.speed, spread, ends, full=found.gpu.verdict in ("tight", "too big"))
+    known = shared.get(models[0].name) if len(models) == 1 else None
+    return ranged(found.speed, spread, known and known.timed, rates, full=found.gpu.verdict in ("tight", "too big"))
 
 
 def with_ranges(found: Forecast, models: Sequence[Modelled], room: Capacity, rates: Rates, shared: Shared) -> Forecast:
@@ -154,7 +164,8 @@ def with_ranges(found: Forecast, models: Sequence[Modelled], room: Capacity, rat
     smaller = [replace(one, setup=one.setup._replace(**less)) for one, less in zip(models, unsaid, strict=True)]
     least, setup = _summed(smaller, rates, shared), smaller[0].setup
     if speed and (slow := _slowest(least.speeds, rates.correction.step.scale)):
-        speed = replace(speed, range=(min(speed.range[0], slow.tokens * SLOWER), speed.range[1]))
+        low = slowest(least.timed, slow.step, rates) if least.timed else slow.tokens * SLOWER
+        speed = speed._replace(range=(min(speed.range[0], low), speed.range[1]))
     gpu, host = found.gpu, found.host
     if not room.on_cpu:
         gpu = gpu.begun_at(lower_end(least.whole.gpu.peak, setup, least.unsure))
@@ -198,12 +209,11 @@ NOT_READ = "{} could not be read here, so ZeRO, precision and batch are unknown:
 
 
 class Fixed(NamedTuple):
-    """The parts of one model that neither recomputation nor the length of samples changes, and the compute of its micro-batch."""
+    """The parts of one model that neither recomputation nor the length of samples changes, and its times."""
 
     counted: Counts
     states: list[States]
-    traffic: Traffic | None
-    work: Work | None
+    timed: Timed | None
 
 
 Shared = dict[str, Fixed]
@@ -221,11 +231,14 @@ class _Sum(NamedTuple):
     """The factor by which the range is wider."""
     wider: float
     """Bytes of its upper end, for k-bit weights."""
+    timed: Timed | None
+    """The times of a single model, if they are known."""
 
 
 def _summed(models: Sequence[Modelled], rates: Rates, shared: Shared) -> _Sum:
     rows, trained, unsure, wider, params = list[Needs](), 0, 1.0, 0.0, 0
     speeds = list[Speed]()
+    timed: Timed | None = None
     for one in models:
         setup, shape = one.setup, one.facts.shape
         assert shape is not None
@@ -235,26 +248,34 @@ def _summed(models: Sequence[Modelled], rates: Rates, shared: Shared) -> _Sum:
         a = batch_of(one, n)
         stages = ends(setup, shape, n, a)
         held = known.states if known else [states(setup, mine) for mine, _ in stages]
-        found = [needs(setup, mine, s, kept) for (mine, kept), s in zip(stages, held, strict=True)]
+        found = [needs(setup, mine, s, kept, one.shorter) for (mine, kept), s in zip(stages, held, strict=True)]
         rows.append(found[0] if len(found) == 1 else max(found, key=lambda stage: stage.gpu.peak))
         params, trained = params + n.params, trained + n.trained * setup.training
         unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0, SPLIT if setup.split > 1 else 1.0)
         quantized = bool((one.model and one.model.quantization) or one.facts.stored)
         wider += a.kept * (quantized and setup.training and setup.weight_bytes == 2)
-        w = t = None
         if rates.flops:
-            w = work(setup, shape, n, idle_of(one), rates)
-            t = known.traffic if known and not setup.split_experts else traffic(setup, shape, n, rates)
-            assert t is not None
-            speeds.append(speed(setup.different, setup.accumulation, w, t))
-        shared.setdefault(one.name, Fixed(n, held, t, w))
-    return _Sum(combine_needs(rows), params, trained, speeds, unsure, wider)
+            timed = _timed(one, n, rates, known.timed if known else None)
+            speeds.append(speed(setup.different, setup.accumulation, timed.work, timed.traffic))
+        shared.setdefault(one.name, Fixed(n, held, timed))
+    return _Sum(combine_needs(rows), params, trained, speeds, unsure, wider, timed if len(models) == 1 else None)
+
+
+def _timed(one: Modelled, n: Counts, rates: Rates, similar: Timed | None) -> Timed:
+    """Return a model with its times. `similar`: the same model with other recomputation or samples, which moves as much."""
+    setup, shape, idle = one.setup, one.facts.shape, idle_of(one)
+    assert shape is not None
+    if similar is None or setup.split_experts:
+        moved = traffic(setup, shape, n, rates)
+    else:
+        moved = similar.traffic._replace(host=host_seconds(setup, shape, n))
+    return Timed(setup, shape, n, idle, work(setup, shape, n, idle, rates), moved, bool(one.model and one.model.lora))
 
 
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str], shared: Shared | None = None) -> Forecast:
     """Return the forecast of models whose setups are known. `shared` is filled for the ends of its range."""
     first = models[0]
-    whole, params, trained, speeds, unsure, wider = _summed(models, rates, {} if shared is None else shared)
+    whole, params, trained, speeds, unsure, wider, _ = _summed(models, rates, {} if shared is None else shared)
     gpu, host = gpu_need(whole.gpu, first.setup, room, unsure, wider), host_need(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
     gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
@@ -262,6 +283,10 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         gpu = replace(gpu, range=(gpu.range[0], gpu.range[1] + more))
     of_node = done.memory if room.on_cpu else done.host
     host = scaled(host, of_node, done.spread(of_node, settings))
+    cached = max(int((whole.cached - whole.gpu.peak * WASTED[first.setup.stage]) * done.memory.scale), 0)
+    if gpu.bytes and any(one.shorter for one in models) and first.setup.stage == 3:
+        gpu = replace(gpu, range=(gpu.range[0], max(gpu.range[1], gpu.bytes + cached)))
+    shown = min(gpu.bytes + cached, max(room.gpu or sys.maxsize, gpu.bytes)) if gpu.bytes else None
     of_disk = {part: int(size * room.ranks_per_node) for part, size in whole.nvme.items()}
     disk = sum(of_disk.values())
     nvme = Need(parts=of_disk, bytes=disk or None, range=(disk, int(disk * 1.05)), capacity=room.nvme)
@@ -273,6 +298,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         trainable=trained,
         checkpoint=int(whole.checkpoint),
         allocated=int(whole.gpu.peak) if not room.on_cpu else None,
+        shown=shown,
         speed=_slowest(speeds, done.step.scale) or _measured_speed(first.setup, rates),
         corrected=str(done),
         setup=first.setup,
@@ -304,28 +330,8 @@ def idle_of(one: Modelled) -> int:
     return max((one.facts.params or 0) - int(active), 0) if active else 0
 
 
-def speed_ends(one: Modelled, rates: Rates, shared: Shared | None = None) -> tuple[float, float]:
-    """Return the tokens per second with slow CPUs and with the newest kernels; 0 for each that the Plan decides."""
-    low = high = 0.0
-    slow = one.setup.optimizer_offload != "none" and "cpu_adam" not in rates.measured
-    if not slow and not rates.newest_attention:
-        return low, high
-    setup, shape, known = one.setup, one.facts.shape, (shared or {}).get(one.name)
-    n = known.counted if known else one.counted
-    assert n is not None and shape is not None
-    if slow:
-        w = (known and known.work) or work(setup, shape, n, idle_of(one), rates)
-        t = traffic(setup, shape, n, replace(rates, cpu_adam=rates.cpu_adam / SLOW_CPUS))
-        low = speed(setup.different, setup.accumulation, w, t).tokens
-    if rates.newest_attention:
-        w = work(setup, shape, n, idle_of(one), replace(rates, attention=rates.newest_attention))
-        t = (known and known.traffic) or traffic(setup, shape, n, rates)
-        high = speed(setup.different, setup.accumulation, w, t).tokens
-    return low, high
-
-
-SLOW_CPUS = 5
-"""The factor by which the CPUs' optimizer was slower than assumed where others published it."""
+LIKELY_SHOWN = 1.15
+"""nvidia-smi may show more than expected by this factor."""
 
 
 def _measured_speed(setup: Setup, rates: Rates) -> Speed | None:
@@ -339,6 +345,6 @@ def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
         return next(iter(speeds), None)
     if not speeds:
         return None
-    slowest = max(speeds, key=lambda s: s.step)
+    longest = max(speeds, key=lambda s: s.step)
     step = sum(s.step for s in speeds) * scale
-    return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
+    return longest._replace(step=step, tokens=longest.tokens * longest.step / step)

@@ -18,6 +18,9 @@ CUDA_CONTEXT = 0.45 * GIB
 NCCL_BUFFERS = 0.4 * GIB
 """Buffers of NCCL's channels within a node: 0.3 to 1.5 GiB."""
 NCCL_BETWEEN_NODES = 0.3 * GIB
+NCCL_OF_PEER = 0.8 * GIB
+"""The same for each further rank with which another exchanges parts of samples: beside torch's memory and a context, processes of Ulysses
+held 1.2 GiB with 2 ranks of a node and 3.7 with 4 (messages of torch in github.com/bigyanghimire/deepspeed-experiments)."""
 MIB = 1 << 20
 ALONE = 385 * MIB
 """RAM of a rank with torch and DeepSpeed that has trained ten steps of a model of a few kilobytes: the highest resident memory of two ranks
@@ -43,11 +46,19 @@ fit into no smaller piece that was freed (DeepSpeed #3734; no estimate below 80 
 FRAGMENTED_KEPT = {0: 1.12, 1: 1.12, 2: 1.12, 3: 1.4}
 """The same by stage where activations are kept. At stage 3 buffers of gathered weights come and go between them (12B on 4 x GH200 of 95 GiB
 ran out of memory at a peak of 68 GiB: rahulsteiger.github.io, lsaie-project); at stage 2, 8B with 8k tokens took 99 (ml-engineering)."""
+AWAY, ULYSSES = 1.4, 1.15
+"""The factors by which that is higher with weights in RAM, whose copies on the GPU overlap (4 of 13 published rows took 1.3 to 1.8 times
+the estimate), and where ranks split samples (1.06 to 1.24 times in 6 rows of a fork of DeepSpeed)."""
 ADAPTED = 1.06
 """The factor by which the range of a model with LoRA is wider: so far beyond it are the published rows."""
 SPLIT = 1.35
 """The same where ranks split tensors or layers, not all equally, in processes with buffers for each group of them: 17 jobs of about 180B on
 384 A100 took 1.05 to 1.18 times the estimate, and 1.3B on V100 up to 1.5 (tests/long/blind_rows_6.csv)."""
+RELEASED, RELEASED_VARIED = 5 * GIB, 12 * GIB
+"""Stage 3: bytes of gathered weights that are released but not usable yet. DeepSpeed gathers them on a stream of its own and marks each as
+used by that of the layers (`record_stream`, zero/partition_parameters.py:327), so torch waits until the GPU has passed them, while the CPU
+already gathers the next ones. How far it is ahead depends on the host: fitted to reserved memory on cards with room
+(tests/long/blind_rows_*.csv), the second where samples of different lengths leave pieces of different sizes."""
 LAST = 0.15
 """The share of the activations that still exists when nearly all gradients do."""
 INSIDE = 0.95
@@ -82,12 +93,15 @@ class Needs:
     host: Room
     nvme: dict[str, float]
     checkpoint: float
+    cached: float = 0.0
+    """Bytes that torch takes beyond the GPU's peak if there is room, and gives back if there is not."""
 
 
 def fragmented(setup: Setup) -> float:
     """Return the possible overhead of torch's allocator as a factor."""
     kept = setup.training and (not setup.checkpointing or setup.recompute == "attention")
-    return FRAGMENTED_KEPT[setup.stage] if kept else FRAGMENTED
+    more = (AWAY if setup.param_offload != "none" else 1.0) * (ULYSSES if setup.sequence_parallel > 1 else 1.0)
+    return more * (FRAGMENTED_KEPT[setup.stage] if kept else FRAGMENTED)
 
 
 def process_bytes(setup: Setup, cuda: float = CUDA_LIBRARIES) -> float:
@@ -105,16 +119,18 @@ def around(setup: Setup) -> float:
 
 def nccl_bytes(setup: Setup) -> float:
     """Return the bytes of NCCL's buffers: each group of ranks has its own."""
-    groups = (setup.shards > 1) + (setup.tensor_parallel > 1) + (setup.pipeline > 1)
-    return NCCL_BUFFERS * groups + (NCCL_BETWEEN_NODES if setup.nodes > 1 else 0)
+    parts = setup.sequence_parallel
+    groups = (setup.shards > 1) + (setup.tensor_parallel > 1) + (setup.pipeline > 1) + 2 * (parts > 1)
+    peers = max(min(parts, setup.ranks // setup.nodes) - 2, 0)
+    return NCCL_BUFFERS * groups + NCCL_OF_PEER * peers + (NCCL_BETWEEN_NODES if setup.nodes > 1 else 0)
 
 
 INITIALIZE, TRAIN, STEP = "initialize", "forward and backward", "optimizer step"
 BUILD, RUN, SAVE = "load and build", "train", "save as one file"
 
 
-def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
-    """Return the needs of a rank."""
+def needs(setup: Setup, n: Counts, s: States, a: Activations, varied: bool = False) -> Needs:
+    """Return the needs of a rank. `varied`: whether samples have different lengths."""
     resting, around_it = sum(s.gpu.values()), beside(setup, n, s)
     backward, buffers = max(around_it.peak(a), s.fetch), sum(s.backward.values())
     gpu = Room({**s.gpu}, {INITIALIZE: s.initialize, TRAIN: resting + backward, STEP: resting + sum(s.step.values())})
@@ -131,7 +147,27 @@ def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
         gpu.parts[part] = gpu.parts.get(part, 0) + size
     if gpu.when == INITIALIZE:
         gpu.parts = {**s.gpu, "initialization": max(s.initialize - resting, 0.0)}
-    return Needs(gpu, host_room(setup, n, s, a.host), s.nvme, checkpoint_bytes(setup, n))
+    kept = cached_bytes(setup, s, gpu, varied) if setup.training else 0.0
+    return Needs(gpu, host_room(setup, n, s, a.host), s.nvme, checkpoint_bytes(setup, n), kept)
+
+
+def cached_bytes(setup: Setup, s: States, gpu: Room, varied: bool) -> float:
+    """Return what torch's allocator takes beyond the peak if there is room.
+
+    Until stage 2 the optimizer's step needs buffers that are larger than any piece that the pass has left, beside which gradients lie.
+    """
+    passes = gpu.moments[TRAIN]
+    if setup.stage < 3:
+        return max(passes + gpu.moments[STEP] - sum(s.gpu.values()) - gpu.peak, 0.0)
+    return max(passes + released_bytes(setup, s, varied) - gpu.peak, 0.0)
+
+
+def released_bytes(setup: Setup, s: States, varied: bool) -> float:
+    """Return the bytes of gathered weights that are released but not usable yet."""
+    if setup.stage < 3 or setup.shards == 1:
+        return 0.0
+    weights = setup.shards * next((room["weights"] for room in (s.gpu, s.host, s.nvme) if "weights" in room), 0.0)
+    return min(weights, RELEASED_VARIED if varied else RELEASED)
 
 
 class PassMemory(NamedTuple):
@@ -194,7 +230,7 @@ def combine_needs(several: Iterable[Needs]) -> Needs:
     for room in (gpu, host):
         room.moments = {moment: size + room.around for moment, size in room.moments.items()}
         room.around = 0
-    return Needs(gpu, host, nvme, sum(one.checkpoint for one in rows))
+    return Needs(gpu, host, nvme, sum(one.checkpoint for one in rows), max(one.cached for one in rows))
 
 
 def _add(into: dict[str, float], more: Mapping[str, float]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dstui.machine.report import format_size
+
 PART_WORDS: Mapping[str, str] = {
     "weights": "the model, as it computes",
     "master_weights": "the optimizer's 32-bit copy",
@@ -36,3 +38,10 @@ PART_WORDS: Mapping[str, str] = {
 def part_name(part: str) -> str:
     """Return the name of a part as people write it: `CUDA context`."""
     return part.replace("_", " ").replace("cuda", "CUDA").replace("nccl", "NCCL")
+
+
+def measure_words(shown: int | None, allocated: int | None) -> str:
+    """Say which figures other programs give for a GPU of the job; empty if there are none."""
+    if not shown or not allocated:
+        return ""
+    return f"nvidia-smi will show about {format_size(shown)}, torch.cuda.max_memory_allocated() about {format_size(allocated)}"

@@ -17,7 +17,7 @@ from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.choices import CHOICES, Choice
 from dstui.forecast.forecast import batch_of, idle_of
-from dstui.forecast.memory import LAST, WASTED, PassMemory, around, beside, fragmented, host_room, process_bytes
+from dstui.forecast.memory import LAST, WASTED, PassMemory, around, beside, fragmented, host_room, process_bytes, released_bytes
 from dstui.forecast.model import Counts, counts
 from dstui.forecast.modelled import Modelled
 from dstui.forecast.patch import KEYS
@@ -67,6 +67,8 @@ class Space(NamedTuple):
     host: float
     """Bytes of a rank's RAM that are left for activations."""
     beside: PassMemory
+    released: float = 0.0
+    """Bytes that gathered weights take on with samples of different lengths, if there is room."""
 
     def peak(self, a: Activations) -> float:
         """Return the peak of torch's allocations with these activations."""
@@ -243,7 +245,7 @@ def space_of(setup: Setup, n: Counts, s: States, room: Capacity) -> Space | None
     wasted = 1 + WASTED[setup.stage]
     free = ((room.gpu or 0) - around(setup)) / wasted
     kept, again = (fragmented(setup._replace(checkpointing=on)) / wasted for on in (False, True))
-    return Space(fixed, resting, free, (kept, again), left - sum(s.host.values()), around_it)
+    return Space(fixed, resting, free, (kept, again), left - sum(s.host.values()), around_it, released_bytes(setup, s, varied=True))
 
 
 def _best(  # noqa: PLR0913, PLR0917 - what is varied, and what is not
@@ -268,6 +270,8 @@ def _best(  # noqa: PLR0913, PLR0917 - what is varied, and what is not
         tokens = batches[0].setup.samples * batches[0].setup.sequence / step
     again = np.array([batch.setup.checkpointing for batch in batches])[None, :]
     sure = fits & (peak * one.facts.widening * np.where(again, left[:, 2:3], left[:, 1:2]) <= left[:, :1])
+    if one.shorter:
+        sure &= peak + np.array([[space.released] for space in spaces]) <= left[:, :1]
     changes = np.array([_changes(way, one.setup) for way, _space in fitting], dtype=float)
     grid = Grid(fits, sure, tokens, peak, changes)
     kinds: dict[tuple[Any, ...], list[int]] = {}
@@ -309,14 +313,13 @@ def _steps(moved: Sequence[Traffic], works: Sequence[Work], accumulations: Seque
     """Return `speed.step_seconds` for each traffic with each batch."""
     import numpy as np
 
-    fields = ("micro", "boundary", "copies", "optimizer", "beside", "hides", "host", "stall", "overlap", "adding")
-    micro, boundary, copies, optimizer, hidden, hides, host, stall, overlap, adding = np.array(
-        [[getattr(t, name) for name in fields] for t in moved]
-    ).T[:, :, None]
+    seconds = [t[:-1] for t in moved]  # without the names of the bottlenecks
+    micro, boundary, copies, optimizer, hidden, hides, host, stall, overlap, adding = np.array(seconds).T[:, :, None]
     compute, away = np.array([[w.compute, w.copies] for w in works]).T[:, None, :]
     times = np.array(accumulations)[None, :]
-    running = np.maximum(compute, micro) + (1 - overlap) * np.minimum(compute, micro)
-    each = np.maximum(np.maximum(running, copies + away), host) + stall
+    moved_in_each = micro + copies + away
+    running = np.maximum(compute, moved_in_each) + (1 - overlap) * np.minimum(compute, moved_in_each)
+    each = np.maximum(running, host) + stall
     steps: NDArray[Any] = times * each + (times - 1) * adding + boundary + optimizer + np.maximum(hidden - hides * times * compute, 0.0)
     return steps
 

@@ -101,6 +101,8 @@ class Rates:
     """Bytes of a collective within a node."""
     between: float = NETWORK
     """Bytes of a collective that a node exchanges with others."""
+    network_known: bool = True
+    """True if `between` is that of a known network."""
     host_link: float = 25e9
     """Bytes between a GPU and RAM."""
     cpu_adam: float = 1e9
@@ -140,6 +142,9 @@ def _rates_of(machine: Machine, gpus: Sequence[int], nodes: int, half: bool, att
     peak = chip.fp16 if half else chip.bf16
     newest = peak * NEWEST_ATTENTION.get(chip.generation, reach.attention)
     links = [_host_link(gpu) for gpu in used]
+    network = _network(machine) if nodes > 1 else NETWORK
+    if network is None:
+        reported.append("the network between the nodes is not known: 100 Gbit/s is assumed")
     cores = known(machine.host.cores_usable, known(machine.host.cpus_usable, 16))
     drives = sum(1 for disk in known(machine.host.disks, ()) if known(disk.nvme, False))
     return Rates(
@@ -150,7 +155,8 @@ def _rates_of(machine: Machine, gpus: Sequence[int], nodes: int, half: bool, att
         newest_attention=0.0 if attention in ("flash3", "eager") else newest,
         memory=chip.bandwidth,
         inside=min(_inside(machine, used, min(links)), WITHOUT_PEERS / len(used) if chip.generation == "geforce" else math.inf),
-        between=_between(machine, reported) if nodes > 1 else NETWORK,
+        between=network or NETWORK * NETWORK_SHARE,
+        network_known=network is not None,
         host_link=min(links),
         cpu_adam=min(cores * CPU_ADAM_OF_CORE, CPU_ADAM if min(links) > PCIE_BYTES[4] else OLDER_CPU_ADAM),
         nvme_read=NVME_READ * max(drives, 1),
@@ -199,23 +205,23 @@ def island_rate(machine: Machine, gpu: Gpu) -> float:
     return _host_link(gpu) * PCIE_COLLECTIVE
 
 
-def _between(machine: Machine, reported: list[str]) -> float:
+def _network(machine: Machine) -> float | None:
+    """Return the bytes per second that a node exchanges with others; None if its network is not known."""
     adapters = [known(port.gbps, 0.0) for port in known(machine.host.infiniband, ()) if port.state == "ACTIVE"]
     if total := sum(adapters):
         return total / 8 * 1e9 * NETWORK_SHARE
     ethernet = [known(nic.speed, 0) for nic in known(machine.host.nics, ()) if not nic.virtual and known(nic.speed, 0) > 0]
-    if ethernet:
-        return max(ethernet) / 8 * 1e6 * NETWORK_SHARE
-    reported.append("the network between the nodes is not known: 100 Gbit/s is assumed")
-    return NETWORK * NETWORK_SHARE
+    return max(ethernet) / 8 * 1e6 * NETWORK_SHARE if ethernet else None
 
 
 def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
     """Return the rates with the constants replaced by measurements of `--calibrate` and of runs. Invalid values are ignored."""
     if not measured:
         return rates
-    names = {f.name for f in fields(Rates)} - {"measured", "unknown", "correction"}
-    good = {name: float(value) for name, value in measured.items() if name in names and is_number(value) and 1e3 < value < 1e18}
+    names = {f.name for f in fields(Rates)} - {"measured", "unknown", "correction", "network_known"}
+    good: dict[str, Any] = {
+        name: float(value) for name, value in measured.items() if name in names and is_number(value) and 1e3 < value < 1e18
+    }
     correction = correction_of(measured)
     if not good and correction == NO_CORRECTION:
         return rates

@@ -6,10 +6,8 @@ step = accumulation x (the slowest of what overlaps + a part of the rest) + cost
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
-from dstui.base.dataclass import dataclass
 from dstui.forecast.activations import loss_moves, moved_in_layers
 from dstui.forecast.architecture import TensorShape
 from dstui.forecast.model import Counts
@@ -46,18 +44,14 @@ EXCHANGE_SECONDS = 2.0e-3
 """The seconds that an exchange of tensor parallelism takes beside those of its bytes, because every rank waits for the last: the geometric
 mean of five pages. 0.7 ms in Megatron's 22B (Korthikanti et al., arxiv.org/abs/2205.05198, table 5); with DeepSpeed 1.3 (1.3B on
 8 x V100), 2.7 (BLOOM on A100), 3.4 (GPT-NeoX-20B) and 4.3 (a DGX-2), all in tests/long. AutoTP on H100 loses 2.5 to 5 (DeepSpeed #8064)."""
+SPLIT_NORMS_SECONDS = 0.3e-3
+"""The same if the norms are split too (--sequence-parallel): the exchanges of the backward pass run beside the products for the weights'
+gradients (megatron/core/tensor_parallel/layers.py). The geometric mean of four pages of FlagPerf is 0.27 ms (tests/long/test_blind.py)."""
 HIDDEN = 0.75
 """The share of the smaller of compute and communication that runs beside the larger if overlap_comm is on."""
 BOUND = 1.3
 """The factor by which the CPUs' optimizer is faster if each rank is bound to cores of its own. It is at least that of the whole step, which
 took 2383 ms instead of 3084 for Qwen2.5-3B on 2 x A100-40 (github.com/deepspeedai/DeepSpeed/pull/7474)."""
-SLOWER, FASTER = 0.7, 1.2
-"""The factors by which the speed may be lower or higher for reasons outside the Plan: releases of torch and of the kernels, clocks under a
-power limit, a busy host. Nine in ten of the published rows whose settings are known lie within: 167 of 181 (tests/long/test_blind.py and
-tests/forecast/speed_rows.py), the sixth round among them, in view of which this was chosen."""
-FULL = 0.6
-"""The factor for the lower end if a GPU is nearly full, because torch's allocator then frees memory and allocates it again: Llama-3-8B on
-2 x A100-80 ran at 47 % of the speed that fits the same table's rows with more GPUs (xtuner/configs/llama/llama3_8b)."""
 EXPERT_SECONDS = 1.6e-3
 """The seconds in which stage 3 gathers one linear layer of one expert, which nothing hides. Before transformers 5 each expert has three:
 91.2 s for a step of Qwen3-30B-A3B on 2 x 8 A800 (ms-swift, docs, Megatron-SWIFT/Quick-start). Leaf modules avoid it."""
@@ -75,8 +69,7 @@ class Work(NamedTuple):
     copies: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(NamedTuple):
     """Seconds of one rank."""
 
     micro: float
@@ -103,8 +96,7 @@ class Traffic:
     """The possible bottlenecks: which collectives, which copies, which optimizer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
+class Speed(NamedTuple):
     """The seconds of a step, the tokens per second of all ranks, and the bottleneck."""
 
     step: float
@@ -191,7 +183,7 @@ def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates
         moved += heads * shape.head_dim / shape.hidden * hidden * passes * (setup.sequence_parallel - 1) / setup.sequence_parallel
     if setup.expert_parallel > 1 and shape.experts:
         moved += 2 * shape.experts * hidden * passes * (setup.expert_parallel - 1) / setup.expert_parallel
-    waits = EXCHANGE_SECONDS * 2 * passes * (setup.tensor_parallel > 1)
+    waits = (SPLIT_NORMS_SECONDS if setup.norms_split else EXCHANGE_SECONDS) * 2 * passes * (setup.tensor_parallel > 1)
     return shape.layers * (moved / link + waits)
 
 
@@ -222,8 +214,10 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     if shards > 1:
         micro += calls * COLLECTIVE_SECONDS * (setup.stage > 1)
     copies, optimizer, names = _offload(setup, n, rates)
-    optimizer, beside, hides = _hidden(setup, n, optimizer, rates)
-    host = _host(setup, n) * shape.layers / setup.pipeline
+    drained, once = _drained(setup, n, rates)
+    copies, boundary = copies + drained, boundary + once
+    optimizer, beside, hides = hidden(setup, n, optimizer, rates)
+    host = host_seconds(setup, shape, n)
     if setup.stage == 3 and shards > 1 and setup.split_experts and shape.experts:
         waits += EXPERT_SECONDS * _expert_layers(shape, n) * (2 + setup.checkpointing if setup.training else 1)
     if not setup.training:
@@ -234,11 +228,11 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     return Traffic(micro, boundary, copies, optimizer, beside, hides, host, stall, overlap, _adding(setup, n, rates), (between, *names))
 
 
-def _host(setup: Setup, n: Counts) -> float:
-    """Return the seconds of Python per layer and micro-batch: starting the kernels of each pass, and DeepSpeed's hooks."""
+def host_seconds(setup: Setup, shape: TensorShape, n: Counts) -> float:
+    """Return the seconds of Python per micro-batch: starting the kernels of each pass, and DeepSpeed's hooks."""
     passes = 1 + (1 + setup.checkpointing) * setup.training
     each = PASS_SECONDS * (ADAPTED_PASS if n.adapters else 1) * (COMPILED_PASS if setup.compiled or setup.megatron else 1)
-    return passes * each + HOOK_SECONDS[setup.stage]
+    return (passes * each + HOOK_SECONDS[setup.stage]) * shape.layers / setup.pipeline
 
 
 def _adding(setup: Setup, n: Counts, rates: Rates) -> float:
@@ -250,6 +244,22 @@ def _adding(setup: Setup, n: Counts, rates: Rates) -> float:
     each = 2 * lp + 2 * 4 if setup.wide_gradients and lp == 2 else 3 * lp
     mine = n.trained / setup.split / (setup.shards if setup.stage > 1 else 1)
     return each * mine / (rates.memory * MEMORY_SHARE) * setup.training
+
+
+def _drained(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float]:
+    """Return the seconds of copying gradients to an optimizer in RAM, per micro-batch and once per step.
+
+    From stage 2 on each micro-batch copies its own. Those of several are added on the GPU, so that the sum goes there and back
+    (stage_1_and_2.py: async_accumulate_grad_in_cpu_via_gpu); stage 3 always fetches what it has copied, and copies it once more in 32
+    bits (stage3.py: partition_grads).
+    """
+    if setup.optimizer_offload == "none" or not setup.training:
+        return 0.0, 0.0
+    mine = n.trained / setup.split / setup.shards / rates.host_link
+    once = setup.weight_bytes * mine
+    if setup.stage < 2:
+        return 0.0, once
+    return (2 * once, 4 * mine) if setup.stage == 3 else (once * (1 + (setup.accumulation > 1)), 0.0)
 
 
 def _expert_layers(shape: TensorShape, n: Counts) -> float:
@@ -269,7 +279,7 @@ def _gather_seconds(setup: Setup, weights: float, across: float, rates: Rates) -
     return first + again
 
 
-def _hidden(setup: Setup, n: Counts, optimizer: float, rates: Rates) -> tuple[float, float, float]:
+def hidden(setup: Setup, n: Counts, optimizer: float, rates: Rates) -> tuple[float, float, float]:
     """Return the exposed part of the optimizer's step, the part beside the compute, and the share of compute that can hide it."""
     if setup.zenflow:
         selected = 32 * setup.zenflow * n.trained / setup.shards / (rates.memory * 0.7)
@@ -281,49 +291,53 @@ def _hidden(setup: Setup, n: Counts, optimizer: float, rates: Rates) -> tuple[fl
 
 def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple[str, str]]:
     """Return the seconds of copies per micro-batch and of the optimizer, and their names."""
-    lp, per_node = setup.weight_bytes, max(setup.ranks // setup.nodes, 1)
-    mine = n.trained / setup.split / (setup.shards if setup.stage else 1)
     copies, name = 0.0, "copies over PCIe"
     if setup.param_offload != "none":
+        mine = n.trained / setup.split / (setup.shards if setup.stage else 1)
         in_ram = setup.param_offload == "cpu" or (not n.frozen and mine <= setup.host_params)  # max_in_cpu holds all of them
-        link = rates.host_link if in_ram else min(rates.host_link, rates.nvme_read / per_node)
+        link = rates.host_link if in_ram else min(rates.host_link, rates.nvme_read / max(setup.ranks // setup.nodes, 1))
         copies = 2 * _stored(setup, n) / setup.split / setup.shards / link
         name = name if in_ram else "reading from NVMe"
+    return copies, optimizer_seconds(setup, n, rates), (name, STEPPERS[setup.optimizer_offload])
+
+
+STEPPERS = {"none": "the optimizer on the GPU", "cpu": "the optimizer on the CPUs", "nvme": "NVMe"}
+"""The bottleneck of the optimizer's step by its place."""
+
+
+def optimizer_seconds(setup: Setup, n: Counts, rates: Rates, slower: float = 1.0) -> float:
+    """Return the seconds of the optimizer's step. `slower`: the factor by which CPUs are slower than the rates."""
+    mine = n.trained / setup.split / (setup.shards if setup.stage else 1)
     if setup.optimizer_offload == "none":
-        moved = (16 + 2 * optimizer_bytes(setup)) * mine
-        return copies, moved / (rates.memory * 0.7), (name, "the optimizer on the GPU")
-    if setup.stage != 0:
-        copies += lp * mine / rates.host_link
-    adam = rates.cpu_adam * (BOUND if setup.cores_bound else 1)
-    on_cpu = mine * per_node / adam + lp * mine / rates.host_link
+        return (16 + 2 * optimizer_bytes(setup)) * mine / (rates.memory * 0.7)
+    per_node = max(setup.ranks // setup.nodes, 1)
+    adam = rates.cpu_adam * (BOUND if setup.cores_bound else 1) / slower
+    on_cpu = mine * per_node / adam + setup.weight_bytes * mine / rates.host_link
     if setup.optimizer_offload == "cpu":
-        return copies, on_cpu, (name, "the optimizer on the CPUs")
-    held = 4 + optimizer_bytes(setup)
-    disk = per_node * mine * (held + 4) * (1 / rates.nvme_read + 1 / rates.nvme_write)
-    return copies, max(on_cpu, disk), (name, "NVMe")
+        return on_cpu
+    disk = per_node * mine * (4 + optimizer_bytes(setup) + 4) * (1 / rates.nvme_read + 1 / rates.nvme_write)
+    return max(on_cpu, disk)
 
 
 def step_seconds(accumulation: int, w: Work, t: Traffic) -> float:
     """Return the seconds of a step of `accumulation` micro-batches."""
     late = max(t.beside - t.hides * accumulation * w.compute, 0.0)
-    return (
-        accumulation * (max(_running(w, t), t.copies + w.copies, t.host) + t.stall)
-        + (accumulation - 1) * t.adding
-        + t.boundary
-        + t.optimizer
-        + late
-    )
+    return accumulation * (max(running_seconds(w, t), t.host) + t.stall) + (accumulation - 1) * t.adding + t.boundary + t.optimizer + late
 
 
-def _running(w: Work, t: Traffic) -> float:
-    """Return the time of compute and collectives of a micro-batch, with the smaller partly hidden."""
-    return w.compute + (1 - t.overlap) * t.micro if w.compute >= t.micro else t.micro + (1 - t.overlap) * w.compute
+def running_seconds(w: Work, t: Traffic) -> float:
+    """Return the time of a micro-batch: its compute, and what is moved, with the smaller partly hidden.
+
+    Copies to and from RAM wait for the collectives of the same tensors, on the same stream (stage3.py: partition_grads).
+    """
+    moved = t.micro + t.copies + w.copies
+    return max(w.compute, moved) + (1 - t.overlap) * min(w.compute, moved)
 
 
 def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
     """Return the speed of a step and its bottleneck; `different`: the ranks that process different tokens."""
     step = step_seconds(accumulation, w, t)
-    running = _running(w, t)
+    running = running_seconds(w, t)
     sizes = {
         "compute": accumulation * (w.compute + t.adding),
         t.bound[0]: accumulation * t.micro + t.boundary,
@@ -332,15 +346,3 @@ def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
         "Python between the kernels": accumulation * (t.host if t.host >= running else t.stall),
     }
     return Speed(step, accumulation * w.tokens * different / step if step else 0.0, max(sizes, key=lambda name: sizes[name]))
-
-
-def ranged(found: Speed, spread: float | None, ends: tuple[float, float] = (0.0, 0.0), *, full: bool = False) -> Speed:
-    """Return a speed with its range: from the spread of runs on this machine, else from that of published runs.
-
-    `spread`: the spread of runs on this machine. `ends`: the tokens per second with the slowest and the fastest of the options that the
-    Plan does not decide, 0 if there are none. `full`: whether the GPU's memory is nearly full.
-    """
-    if spread is not None:
-        return replace(found, range=(found.tokens * (1 - min(spread, 0.9)), found.tokens * (1 + spread)))
-    low, high = ends[0] or found.tokens, ends[1] or found.tokens
-    return replace(found, range=(low * SLOWER * (FULL if full else 1), high * FASTER))

@@ -13,6 +13,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
+from textual.widgets import Input
 
 from dstui.base.text import one_line
 from dstui.tui.dialogs.dialog import Over
@@ -106,6 +107,10 @@ class Palette(CommandPalette, Over[None]):
                 widget.icon = "/"  # Textual's is an emoji, which many consoles lack
             yield PaletteList() if isinstance(widget, CommandList) else widget
         yield self.footer
+
+    def on_mount(self) -> None:
+        """Format the commands anew in other colours: each is formatted once, when it is found."""
+        self.app.theme_changed_signal.subscribe(self, lambda _theme: self._gather_commands(self.query_one(Input).value.strip()))
 
     def _gather_commands(self, search_value: str) -> Any:
         if self not in self.app.screen_stack:

@@ -84,6 +84,46 @@ def test_ranges_begin_at_the_least_of_what_the_plan_does_not_say() -> None:
     assert short.gpu.range[0] < kept.gpu.range[0] and short.gpu.range[1] == kept.gpu.range[1]
 
 
+def test_nvidia_smi_shows_what_torch_keeps_but_no_more_than_a_gpu_has() -> None:
+    again = {"model__activation_checkpointing": True}
+    full, split, lora = (
+        forecast(plan(stage=stage, **again, **sets), facts(), EIGHT_H100)
+        for stage, sets in ((2, {}), (3, {}), (2, {"model__lora": {"r": 8}}))
+    )
+    for found in (full, split, lora):
+        assert found.gpu.bytes and found.shown and found.shown_range[0] < found.gpu.bytes <= found.shown <= found.shown_range[1]
+    more = [(found.shown or 0) - (found.gpu.bytes or 0) for found in (full, split, lora)]
+    assert more[0] > 2 * GB and more[1] > 2 * GB > more[2]  # what pass and step need lies beside each other; gathered weights wait
+    alone = forecast(plan("google/gemma-2b", stage=3, **again), facts("google/gemma-2b"), ONE_4090)
+    assert alone.shown == alone.gpu.bytes  # which gathers nothing
+    full_card = forecast(plan(stage=2, **again), facts(), EIGHT_H100, gpu_memory=(full.gpu.bytes or 0) + 1)
+    assert full_card.shown == full_card.gpu.capacity == full_card.as_json()["gpu_shown_bytes"]
+
+
+def test_samples_of_different_lengths_fit_only_if_what_torch_keeps_does() -> None:
+    limited, filled = (
+        forecast(plan(stage=3, job__args=args), facts(), EIGHT_H100) for args in (["--max_seq_length", "2048"], ["--packing", "true"])
+    )
+    assert limited.gpu.bytes == filled.gpu.bytes and limited.shown and filled.shown
+    assert limited.shown - filled.shown > 5 * GB and limited.gpu.range[1] >= limited.shown
+    room = int((limited.gpu.range[1] + filled.gpu.range[1]) / 2)
+    verdicts = [
+        forecast(plan(stage=3, job__args=args), facts(), EIGHT_H100, gpu_memory=room).gpu.verdict
+        for args in (["--max_seq_length", "2048"], ["--packing", "true"])
+    ]
+    assert verdicts == ["tight", "fits"]
+
+
+def test_ranks_that_split_samples_hold_more_outside_of_torch_and_are_less_sure() -> None:
+    whole, two, eight = (
+        forecast(plan(stage=3, sequence=65536).set("deepspeed.sequence_parallel_size", parts), facts(), EIGHT_H100) for parts in (1, 2, 8)
+    )
+    outside = [found.gpu.parts["nccl_buffers"] for found in (whole, two, eight)]
+    assert outside[0] < outside[1] < outside[2] - 4 * GB
+    widths = [found.gpu.range[1] / (found.gpu.bytes or 1) for found in (whole, two)]
+    assert widths[1] > widths[0] * 1.1
+
+
 def test_checkpointing_and_fused_loss_leave_the_layer_inputs() -> None:
     def activations(**sets: object) -> int:
         parts = forecast(plan(stage=3, micro=8, **sets), facts(), EIGHT_H100).gpu.parts

@@ -46,9 +46,9 @@ def ended(path: Path, given: Plan, machine: Machine, *, log: str = "", rss: int 
 
 def test_memory_and_step_time_are_kept_and_correct_the_next_forecast(tmp_path: Path) -> None:
     before = forecast(SEVEN, facts(), EIGHT_H100)
-    assert before.gpu.bytes and before.speed
+    assert before.gpu.bytes and before.shown and before.speed
     steps = "".join(f"step {number} step_time: {before.speed.step * 1.25:.4f}\n" for number in range(1, 30))
-    folder = ended(tmp_path / "job", SEVEN, EIGHT_H100, log=steps, gpu0=int(before.gpu.bytes * 1.1), gpu1=int(before.gpu.bytes))
+    folder = ended(tmp_path / "job", SEVEN, EIGHT_H100, log=steps, gpu0=int(before.shown * 1.1), gpu1=int(before.shown))
     taken = keep(folder)
     assert taken == kept(folder)
     assert taken is not None
@@ -104,12 +104,13 @@ def test_recommended_plans_and_fixes_fit_by_measured_values() -> None:
 
 def test_measurement_far_off_corrects_and_is_reported(tmp_path: Path) -> None:
     before = forecast(SEVEN, facts(), EIGHT_H100)
-    assert before.gpu.bytes
-    taken = keep(ended(tmp_path / "job", SEVEN, EIGHT_H100, gpu0=before.gpu.bytes // 4))
+    assert before.gpu.bytes and before.shown
+    taken = keep(ended(tmp_path / "job", SEVEN, EIGHT_H100, gpu0=before.shown // 4))
     assert taken is not None
     assert "-75% of the forecast" in str(taken)
     after = forecast(SEVEN, facts(), EIGHT_H100, measured=read_measured(model_key(SEVEN)).of(EIGHT_H100))
     assert after.gpu.bytes == pytest.approx(before.gpu.bytes / 4, rel=1e-6)
+    assert after.shown == pytest.approx(before.shown / 4, rel=1e-6)
     assert any("0.25 times the memory of the forecast" in sentence for sentence in after.unknown)
     assert "corrected by 1 run here: memory -75%" in after.corrected
 

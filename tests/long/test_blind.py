@@ -14,17 +14,20 @@ Each round was committed before any of its rows was compared with a forecast. Th
 | blind_rows_6.csv | 40, 15.0 %, 32.0 % | 53, 15.8 %, 40.5 % | 4 of 57 |
 | blind_rows_7.csv | 26, 13.7 %, 26.2 % | 2, +72 and +191 % | 0 of 30 |
 | blind_rows_8.csv | 22, 23.5 %, 47.3 % | none | 1 of 31 |
+| blind_rows_9.csv | 29, 16.9 %, 43.7 % | none | 2 of 58 |
 | blind_speed_8.csv | none | 72, 10.6 %, 58.6 %; as in DeepSpeed 37, 18.7 %, 84.0 % | none |
+| blind_speed_9.csv | none | 96, 15.3 %, 151.7 %; as in DeepSpeed 79, 19.7 %, 179.7 %; runs DeepSpeed 34, 81.3 %, 1018 % | none |
 
 Rounds 1, 3 and 4 mostly have no DeepSpeed in them (FSDP, one GPU, InternEvo), of which dstui makes no forecasts; all rows of round 5 and most of
 round 2 run it. A median over both kinds says little, so each kind is printed, and the assertions are on "as in DeepSpeed". Today:
 
 | kind | memory: rows, median, p90 by round | speed: rows, median, p90 by round |
 | --- | --- | --- |
-| as in DeepSpeed | 25, 2.5, 9.0; 15, 3.2, 13.5; none; 8, 0.5, 1.4; 10, 3.3, 28.6; 40, 8.2, 25.3; 26, 13.7, 26.2; 22, 14.6, 31.0 % | 25, 4.0, 22.3; 17, 5.9, 88.0; 7, 6.9, 120.6; 14, 10.3, 31.3; 25, 12.6, 46.7; 52, 6.2, 22.7; 2, 138, 199; 37, 10.5, 54.7 % |
-| runs DeepSpeed | 2, 15.0; 14, 3.1, 13.8; none; 3, 27.0; 26, 18.3, 69.3 % | none; 17, 5.9, 88.0; 7, 6.9; 10, 8.4, 49.7; 50, 34.1, 153.0; 53, 6.7, 22.9; 2, 138, 199; 23, 9.9, 57.8 % |
-| FSDP | 57, 10.8, 32.4; none; 3, 31.4; 16, 10.1, 35.9; none | 68, 10.4, 41.8; none; 1, 26.6; 7, 19.9, 49.6; none |
-| one GPU, no DeepSpeed | 39, 5.0, 26.4; 4, 8.4; none; 24, 28.6, 45.2; none | 29, 4.8, 31.6; none; none; 9, 16.3; none; none; none; 49, 9.4, 36.8 % |
+| as in DeepSpeed | 25, 2.5, 8.4; 15, 4.6, 11.1; none; 8, 0.5, 1.4; 10, 3.3, 28.6; 40, 4.3, 20.9; 26, 11.4, 25.4; 22, 8.3, 31.0; 29, 9.6, 36.9 % | 25, 4.0, 22.3; 17, 5.9, 88.0; 7, 6.9; 14, 10.3, 31.3; 25, 11.5, 46.7; 52, 6.2, 22.7; 2, 138; 37, 10.5, 33.7; 65, 10.5, 43.0 % |
+| runs DeepSpeed | 2, 8.9; 14, 3.6, 13.5; none; 3, 22.5; 26, 16.2, 69.3 % | none; 17, 5.9, 88.0; 7, 6.9; 10, 8.4, 49.7; 50, 33.0, 147.4; 53, 6.7, 22.9; 2, 138; 23, 9.9, 56.1; 34, 43.0, 857.0 % |
+| FSDP | 57, 9.0, 35.1; none; 3, 15.8; 16, 9.1, 33.1; none | 68, 10.4, 41.8; none; 1, 27.9; 7, 19.9; none; none; none; none; 12, 3.6, 6.8 % |
+| one GPU, no DeepSpeed | 39, 5.0, 26.4; 4, 9.1; none; 24, 28.6, 45.2; none | 29, 4.8, 31.6; none; none; 9, 16.3; none; none; none; 44, 8.6, 24.1; 9, 8.6 % |
+| Megatron, no DeepSpeed | none | none; none; none; none; none; none; none; 5, 21.4; 41, 7.5, 37.8 % |
 
 The fixes afterwards follow the libraries, as noted beside each constant: after the first round, bitsandbytes quantizes experts before
 transformers 5, the loss copies the logits before transformers 4.49, and LoRA's kernels move bytes; after the second, FlashAttention-2 is
@@ -138,11 +141,45 @@ rounds 5 and 6: it makes these rows of NeMo worse. Over the seven rounds the med
 the right order (256 of 277 beyond 3 %); over all eight 8.2 % (41.8), 325 of 352 (356 of 392). What is left: LoRA on two nodes of two GPUs took 1.76 times as long as on one GPU at all lengths, for a reason that the page
 does not say (11 of the 16 wrong pairs); an RTX 6000 Ada and an H100 NVL were slower than forecast, perhaps by their power limits.
 
+The ninth round of speeds (blind_speed_9.csv, sha256 f91f942d4aa4b2f2e084e74e8b4568b9e7d08b0cc1464ff12a7d9e1186b50f72) was chosen by a rule that
+is committed with its rows, before any of them is compared: tables of training speed in repositories that no earlier round used (of BigScience's,
+two pages that none used), found by searching for throughput under DeepSpeed or Megatron, that say model, GPUs, stage or parallelism, micro-batch,
+accumulation or global batch, length, precision, offload and recomputation, or name the script or configuration that does. All rows of such a page
+that a Plan can say; of rows that differ in bucket sizes only, the first. Left out are pages whose text contradicts itself or its code (a model of
+other sizes, expert parallelism of 1 and of 8, more FLOPS than the GPU's peak), a GPU that is not named, FP8 and TF32. Of a range of seconds, the
+middle is taken. Where a page names no recomputation, that of its script counts. `note` says what is not known. Its first score: 86 of 95 pairs of
+as in DeepSpeed in the right order (90 of 102 beyond 3 %; of all rows 193 of 210), and 64 of 96 figures in the range, of those that run DeepSpeed 18
+of 34.
+
+Mended after it, by what sources say, so that round 9 tests none of it: with the optimizer in RAM, the sums of gradients are copied there and back
+for each micro-batch, on the stream of the collectives, and copies of weights wait for that stream too (DeepSpeed's stage_1_and_2.py and stage3.py;
+over rounds 1 to 7 the median error becomes 7.0 instead of 7.4 %); exchanges of tensor parallelism that split the norms wait for 0.3 ms instead of
+2, as Megatron runs those of the backward pass beside products (fitted to FlagPerf's rows; NeMo's in round 8 were -35 to -55 %, now -20 to -34).
+Nine pages without split norms have a geometric mean of 2.0 ms still, from 0.8 to 12. Labels that the sources correct: GPT-2 with DeepSpeed on
+4 x 8 V100 ran Megatron's layers of 2019, which have no fused kernels (+78 to +100 %, now +14 to +56); the 16 rows of Pangu name neither CPUs nor
+links, which decide them (+60 to +1191 %), so they are listed apart. The network of two pages is unknown here as it is to a user: 100 Gbit/s.
+
+The range was narrower than what was published where it rests on what is not known, and is wider by kind since: the host's Python where it takes
+longer than the kernels, the network if it is not known, tensor parallelism and LoRA. Of rounds 1 to 9, 225 of 244 speeds of rows as in DeepSpeed
+lie in it (209 before), 143 of 157 of those that run DeepSpeed, and 370 of all 421. In the right order are 226 of 241 pairs of the first seven
+rounds, 325 of 352 of the first eight, 381 of 414 of all; with Pangu's rows 405 of 440. What is left: 1024 tokens at once in Megatron of 2021
+(-36 to -51 %), exchanges over 16 and 32 ranks in several nodes (+20 and +44 %), and stage 3 on MI300X (+51 %).
+
 Round 9 is of memory, and its rule was committed with its rows: pages, logs and issues that no earlier round used, found by searching issues and
 repositories for memory under DeepSpeed, that say model, GPUs, stage, offload, precision, micro-batch, length or its limit, and what is trained; at most
 six figures of a page or a folder, in its order of settings, and all of its runs that ended out of memory. 29 rows have a figure, with its measure
 (allocated, reserved, process), 29 say that the job ran or ran out of memory. What LLaMA-Factory, DeepSpeed-Chat and FastChat do by default is taken
 from their code. Left out are pages that contradict themselves, vision models and other accelerators. PEFT's table was known for its RAM.
+sha256 of the file as sealed: df9e4703913e95219a0d00c822cc6e64c5873f47582c9e2e2a46c89eb513cd4b.
+
+Its first comparison was 16.9 % too low at the median, with 13 of 29 figures in the range. Over all rounds, figures of allocated memory were off by 2.4 %
+and 50 of 51 in the range, while those of reserved memory and of processes were 6 to 8 % above the forecast, which told only what a job needs. So a
+forecast now says two things (`shown`): what is needed, and what other programs show on a card with room, where torch's allocator keeps blocks of other
+sizes. Each row is compared with the one that it measured. What is kept (RELEASED, RELEASED_VARIED) is the size that sources and rows of rounds 1 to 9
+say, and the two wrong "fits" widened what they showed: Ulysses's groups of NCCL and its exchanges (ULYSSES), and stage 3 with weights in RAM (AWAY).
+None of the nine rounds tests these any more. The loop of the Ulysses rows holds its outputs, which its source says (`loss_bytes`). What is left: PEFT's table
+of DeepSpeed 0.8 with weights in RAM (-37 to -44 %), a fork of DeepSpeed whose bucket has 4 bytes per element (-20 %), Llama-3-8B with all states in
+RAM, whose page says 13 GB (+27 %), and a page whose Qwen3-0.6B has more weights than the published one (-18 %).
 
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
@@ -170,7 +207,7 @@ from dstui.forecast.rates import Rates, rates_of
 Row = dict[str, str]
 ROUNDS: Mapping[str, Sequence[Row]] = {
     name: list(csv.DictReader((Path(__file__).parent / f"{name}.csv").open()))
-    for name in (*(f"blind_rows{n}" for n in ("", "_2", "_3", "_4", "_5", "_6", "_7", "_8")), "blind_speed_8")
+    for name in (*(f"blind_rows{n}" for n in ("", "_2", "_3", "_4", "_5", "_6", "_7", "_8", "_9")), "blind_speed_8", "blind_speed_9")
 }
 OUTSIDE = int(CUDA_CONTEXT)
 """Memory of a process outside of torch's allocator."""
@@ -188,7 +225,8 @@ KINDS: Mapping[str, Callable[[Row], bool]] = {
     "measured: process": lambda r: r["metric"] == "process",
     "runs DeepSpeed": lambda r: "no DeepSpeed" not in r["note"],
     "FSDP": lambda r: "FSDP" in r["note"],
-    "one GPU, no DeepSpeed": lambda r: "no DeepSpeed" in r["note"] and "FSDP" not in r["note"],
+    "Megatron, no DeepSpeed": lambda r: any(f"no DeepSpeed: {word}" in r["note"] for word in ("Megatron", "NeMo;")),
+    "one GPU, no DeepSpeed": lambda r: "no DeepSpeed" in r["note"] and not any(word in r["note"] for word in ("FSDP", "Megatron", "NeMo;")),
     "DeepSpeed of 2021": lambda r: "DeepSpeed of 2021" in r["note"],
     "settings not known": lambda r: any(word in r["note"] for word in ("settings not known", "not agree with itself")),
     "as in DeepSpeed": lambda r: not any(word in r["note"] for word in APART),
@@ -203,7 +241,8 @@ APART = (
 def rates_for(row: Row) -> Rates:
     nodes = nodes_of(row)
     each = int(row["gpus"]) // nodes
-    machine = named_machine(f"{each}x{row['gpu']}", nodes, row.get("link") or "ib-400", 1 << 40)
+    link = row.get("link") or (None if "network is not said" in row["note"] else "ib-400")
+    machine = named_machine(f"{each}x{row['gpu']}", nodes, link, 1 << 40)
     return rates_of(machine, tuple(range(each)), nodes, half=row["precision"] == "fp16", attention=row["attention"])
 
 
@@ -228,8 +267,9 @@ def memory_errors(rows: Sequence[Row]) -> list[Judged]:
         assert need.setup is not None
         around = {"allocated": OUTSIDE + int(nccl_bytes(need.setup)), "reserved": OUTSIDE}.get(row["metric"], 0)
         around -= loaded_of(row)
-        ours = (need.allocated or 0) if row["metric"] == "allocated" else (need.gpu.bytes or 0) - around
-        found.append(Judged(row, ours / theirs - 1, need.gpu.range[0] <= theirs + around <= need.gpu.range[1]))
+        ours = (need.allocated or 0) if row["metric"] == "allocated" else (need.shown or 0) - around
+        low, high = need.gpu.range if row["metric"] == "allocated" else need.shown_range
+        found.append(Judged(row, ours / theirs - 1, low <= theirs + around <= high))
     return found
 
 
@@ -277,13 +317,14 @@ def summary(what: str, errors: Sequence[Judged]) -> list[float]:
     ("name", "most"),
     [
         ("blind_rows", (0.03, 0.1)),
-        ("blind_rows_2", (0.04, 0.15)),
+        ("blind_rows_2", (0.05, 0.15)),
         ("blind_rows_3", (0.35, 0.4)),
         ("blind_rows_4", (0.01, 0.02)),
         ("blind_rows_5", (0.05, 0.3)),
-        ("blind_rows_6", (0.09, 0.27)),
-        ("blind_rows_7", (0.14, 0.27)),
-        ("blind_rows_8", (0.15, 0.32)),
+        ("blind_rows_6", (0.05, 0.22)),
+        ("blind_rows_7", (0.12, 0.26)),
+        ("blind_rows_8", (0.09, 0.32)),
+        ("blind_rows_9", (0.1, 0.4)),
     ],
 )
 def test_memory(name: str, most: tuple[float, float]) -> None:
@@ -298,10 +339,11 @@ def test_memory(name: str, most: tuple[float, float]) -> None:
         ("blind_rows_2", (0.09, 0.9)),
         ("blind_rows_3", (0.09, 1.3)),
         ("blind_rows_4", (0.14, 0.32)),
-        ("blind_rows_5", (0.13, 0.5)),
+        ("blind_rows_5", (0.12, 0.5)),
         ("blind_rows_6", (0.07, 0.24)),
         ("blind_rows_7", (1.4, 2.0)),
-        ("blind_speed_8", (0.11, 0.56)),
+        ("blind_speed_8", (0.11, 0.35)),
+        ("blind_speed_9", (0.11, 0.45)),
     ],
 )
 def test_speed(name: str, most: tuple[float, float]) -> None:
@@ -332,6 +374,7 @@ def test_no_row_that_ran_out_of_memory_is_forecast_to_fit(name: str) -> None:
         ("blind_rows_5", 0.95),
         ("blind_rows_6", 0.98),
         ("blind_speed_8", 0.88),
+        ("blind_speed_9", 0.9),
     ],
 )
 def test_order_of_speeds(name: str, least: float) -> None:
@@ -349,4 +392,4 @@ def test_ranges_contain_what_was_measured() -> None:
     for what, errors in (("memory", memory_errors(rows)), ("speed", speed_errors(rows))):
         inside = sum(one.inside for one in errors)
         print(what, f"{inside} of {len(errors)} in the range")
-        assert inside / len(errors) > (0.75 if what == "memory" else 0.87)
+        assert inside / len(errors) > (0.85 if what == "memory" else 0.9)

@@ -134,6 +134,8 @@ def test_site_is_checked_against_its_templates(here: Path) -> None:
     assert ran.returncode == 1
     assert "big.yaml:5: cluster.num_nodes: 8, but this site allows at most 4: we have four nodes" in ran.stdout
     assert "machines.ours: " in ran.stdout and "3 wrong" not in ran.stdout
+    write_site(here, "version: 1\ndefaults: {deepspeed: {gradient_cliping: 1.0}}\n")
+    assert "defaults.deepspeed.gradient_cliping" in dstui("site", "check").stdout
     write_site(here, "version: 1\nzzz: 1\n")
     broken = dstui("site", "check")
     assert broken.returncode == 2 and "site.yaml:2" in broken.stderr

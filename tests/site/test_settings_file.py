@@ -83,6 +83,18 @@ def test_check_names_each_mistake_with_its_line(config: Path) -> None:
     assert not config.exists()
 
 
+def test_check_names_keys_of_the_defaults_that_deepspeed_does_not_know(config: Path) -> None:
+    config.write_text("version: 1\ndefaults:\n  deepspeed:\n    gradient_cliping: 1.0\n    zero_optimization:\n      overlap_com: true\n")
+    checked = dstui("settings", "--check")
+    assert checked.returncode == 1
+    assert (
+        "settings.yaml:4: defaults.deepspeed.gradient_cliping: " in checked.stdout and "did you mean gradient_clipping?" in checked.stdout
+    )
+    assert "settings.yaml:6: defaults.deepspeed.zero_optimization.overlap_com: " in checked.stdout
+    config.write_text("version: 1\ndefaults:\n  deepspeed: {gradient_clipping: auto, zero_optimization: {stage: 3}}\n")
+    assert dstui("settings", "--check").returncode == 0
+
+
 def test_schema_accepts_and_refuses_like_the_reader() -> None:
     schema = json.loads(dstui("settings", "--schema").stdout)
     judge = Draft202012Validator(schema)

@@ -24,7 +24,7 @@ async def test_value_filled_by_the_integration_is_shown_as_auto_and_disables_not
         await pilot.press("3")
         assert "ZeRO-auto · auto" in screen(pilot)
         form = text_of(pilot, "#form-rows")
-        assert "● auto" in form and "--zero_stage, else 2" in form
+        assert "● auto" in form and "accelerate's --zero_stage" in form
         assert "needs stage" not in form
         await pilot.press("4")
         assert "needs stage" not in text_of(pilot, "#form-rows")

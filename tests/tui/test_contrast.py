@@ -58,3 +58,16 @@ async def test_every_text_is_readable(open_app: Open, tmp_path: Path, monkeypatc
         await until(pilot, lambda: "r7 " in screen(pilot), 20)
         weak["run"] = weak_texts(pilot, LEAST[theme])
     assert {where: texts for where, texts in weak.items() if texts} == {}
+
+
+async def test_dark_terminal_colours_are_without_plain_blue(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEXTUAL_THEME", "ansi-dark")
+    async with open_app(gpus=2) as pilot:
+        for key in SCREENS:
+            await pilot.press(key)
+            await until(pilot, lambda: store(pilot).state.checked and screen(pilot).strip())
+            words = [part for strip in pilot.app.screen._compositor.render_strips() for part in strip if any(map(str.isalnum, part.text))]
+            used = {part.style.color.number for part in words if part.style and part.style.color}
+            assert 12 in used and 4 not in used, key
+            if pilot.app.screen.is_modal:
+                await pilot.press("escape")

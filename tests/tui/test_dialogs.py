@@ -222,3 +222,26 @@ async def test_closed_dialogs_leave_none_of_their_lines_in_memory(open_app: Open
             await pilot.press("escape")
         gc.collect()
         assert len(painted[0]) > 2 and not any(ref() for ref in painted[0])
+
+
+async def test_cursor_stays_in_view_when_the_screen_becomes_smaller(open_app: Open) -> None:
+    async with open_app(size=(120, 40)) as pilot:
+        pilot.app.push_screen(Ask("Which?", "One of these.", [Answer("", f"answer {number}", number) for number in range(25)]))
+        await until(pilot, lambda: "answer 24" in screen(pilot))
+        await pilot.press("end")
+        for size in ((80, 24), (120, 40), (60, 16)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda: "▸   answer 24" in screen(pilot))
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+async def test_notification_is_whole_above_the_footer(open_app: Open, width: int) -> None:
+    async with open_app(size=(width, 24)) as pilot:
+        for length in range(8, 24):
+            words = [f"word{number}" for number in range(length)]
+            pilot.app.notify(" ".join(words))
+            await until(pilot, lambda: words[0] in screen(pilot))  # noqa: B023
+            assert [word for word in words if word not in screen(pilot)] == []
+            assert "F1 help" in screen(pilot).splitlines()[-1]
+            pilot.app.clear_notifications()
+            await until(pilot, lambda: "word0" not in screen(pilot))

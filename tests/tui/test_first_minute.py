@@ -55,6 +55,15 @@ def answer(pilot: Pilot[int]) -> str:
     return str(pilot.app.screen.query_one("#answers", RowList).cursor)
 
 
+async def test_busy_gpus_are_named_beside_the_estimates(begin: Begin) -> None:
+    async with begin({"train.py": SCRIPT}, gpus=2) as pilot:
+        assert "GPU" not in text_of(pilot, "#answers").split("In this folder")[0].replace("2 x A100 80GB", "")
+        idle = machine(2)
+        busy = replace(idle.gpus[1], memory_used=70 << 30, memory_total=80 << 30)
+        pilot.app.post_message(Probed(replace(idle, gpus=(idle.gpus[0], busy))))
+        await until(pilot, lambda: "▲ GPU 1 is in use" in text_of(pilot, "#answers"))
+
+
 async def test_machine_scripts_and_files_are_named_and_recipes_come_first(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT, "net.py": "import torch\n", "notes.py": "", "plan.yaml": PLAN}, gpus=8) as pilot:
         shown = text_of(pilot, "#answers")

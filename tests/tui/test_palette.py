@@ -9,6 +9,7 @@ from rich.style import Style
 from textual import events
 from textual.command import CommandList
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from dstui.tui.app import DstuiApp
 from dstui.tui.commands import LEFT_OUT, Palette
@@ -216,3 +217,22 @@ async def test_findings_recent_plans_runs_and_files_are_found_by_name(
         await until(pilot, lambda: pilot.app.run_screen.view.job is not None)
         await pilot.press("colon")
         await until(pilot, lambda: isinstance(pilot.app.screen, Palette))
+
+
+@pytest.mark.every_frame
+@pytest.mark.parametrize("theme", ["dstui-light", "ansi-dark"])
+async def test_open_palette_takes_the_colours_of_another_theme(open_app: Open, theme: str) -> None:
+    def styles(pilot: Pilot[int]) -> list[set[str]]:
+        pilot.app.screen.query_one(Input).cursor_blink = False
+        return [{str(style) for text, style, _ in strip if text.strip()} for strip in pilot.app.screen._compositor.render_strips()]
+
+    async with open_app() as pilot:
+        usual, pilot.app.theme = pilot.app.theme, theme
+        await opened(pilot)
+        await pilot.pause(0.2)
+        fresh = styles(pilot)
+        await pilot.press("escape")
+        pilot.app.theme = usual
+        await opened(pilot)
+        pilot.app.theme = theme
+        await until(pilot, lambda: styles(pilot) == fresh, 10)

@@ -111,6 +111,16 @@ def test_resource_use_is_in_the_cells_and_summed_in_the_head(follower: Follower)
     assert (summarise_usage([Usage("GPU", why="NVML is not there")]), str(Usage("GPU", why="NVML is not there"))) == ("", "GPU unknown")
 
 
+def test_cells_of_ranks_are_aligned(folder: JobFolder) -> None:
+    follower = Follower(folder)
+    for loss in ("1.3", "1.327", "1.33"):
+        folder.log(0).write_text(f"step 7 loss {loss}\n")
+        follower = Follower(folder)
+        follower.poll()
+        (cell,) = cells_of(follower.ranks, time.time() + 20, 300.0)
+        assert cell.words().index("  2") == len("running  step 7  loss 1.327")
+
+
 def test_sparkline_has_the_shape_of_all_values() -> None:
     assert spark([4, 3, 2, 1], 4) == "█▆▃▁"
     assert spark([1, float("nan"), 1], 4) == "▁▁"

@@ -154,3 +154,17 @@ async def test_table_is_opened_from_a_plot_which_a_chosen_run_closes(open_app: O
         await until(pilot, lambda: "beside" in screen(pilot))
         await pilot.press("J")
         await until(pilot, lambda: isinstance(pilot.app.screen, RunsTable))
+
+
+async def test_keys_that_need_a_run_are_shown_when_there_is_one(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def footer() -> str:
+        return pilot.app.screen.footer.rows[0].text
+
+    async with open_app() as pilot:
+        await pilot.press("J")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunsTable) and not pilot.app.screen.rows.keys and "c columns" in footer())
+        assert "Enter look" not in footer() and "Space mark" not in footer()
+        make_job(tmp_path / "dstui_runs" / "run-d", plan(), log(3.0, 2.5), **at(4))
+        await until(pilot, lambda: "Enter look" in footer() and "Space mark" in footer())

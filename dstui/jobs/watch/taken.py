@@ -82,7 +82,7 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
     if not (gpu or memory or node or step):
         return None
     scales = (
-        _ratio(memory, estimate.allocated) or _ratio(gpu, estimate.gpu.bytes) if estimate.gpu.bytes else _ratio(node, estimate.host.bytes),
+        _ratio(memory, estimate.allocated) or _ratio(gpu, estimate.shown) if estimate.gpu.bytes else _ratio(node, estimate.host.bytes),
         _ratio(step, estimate.speed.step if estimate.speed else None),
     )
     trained = loss or step is not None or status.state == "succeeded"

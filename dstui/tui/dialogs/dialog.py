@@ -44,6 +44,10 @@ class Over(CurrentSizeScreen[T]):
         """Return whether the table of keys has an action for this screen."""
         return self.PANE in PANES.get(action, ())
 
+    def can(self, action: str) -> bool:  # noqa: ARG002 - some screens have actions that need an object
+        """Return whether an action would have an effect now."""
+        return True
+
     @property
     def is_topmost(self) -> bool:
         """Return whether it is shown, with nothing on top of it."""
@@ -62,8 +66,9 @@ class Over(CurrentSizeScreen[T]):
 
     @on(events.Mount)
     @on(RowList.Resized)
-    def _show_keys(self) -> None:
-        self.footer.show(valid(self.PANE, ACTIONS))
+    def show_keys(self) -> None:
+        """Show the keys that have an effect now in the footer."""
+        self.footer.show(valid(self.PANE, frozenset(filter(self.can, ACTIONS))))
 
 
 PAUSE = 1.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from dstui.forecast.part_words import PART_WORDS, part_name
+from dstui.forecast.part_words import PART_WORDS, measure_words, part_name
 from dstui.forecast.recommend import NOT_SEARCHED
 from dstui.machine.report import format_size
 from dstui.plan import PlanError
@@ -52,6 +52,8 @@ def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -
         yield from place_rows({name: need}, width)
         yield from _parts(need, width)
         yield from _moments(need, width)
+        if need is estimate.gpu and (words := measure_words(estimate.shown, estimate.allocated)):
+            yield from paragraph(f"While it runs, {words}.", width - 2, "dim", indent="  ")
         yield BLANK
     if estimate.checkpoint:
         yield from paragraph(f"A checkpoint takes {format_size(estimate.checkpoint)} on disk.", width)

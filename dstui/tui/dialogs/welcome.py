@@ -15,10 +15,11 @@ from dstui.base.files import FileProblem
 from dstui.base.text import one_line, sanitise
 from dstui.documents.layers import Template
 from dstui.documents.plan_files import SHIPPED
-from dstui.machine.report import summarise
+from dstui.machine.choice import is_busy
+from dstui.machine.report import describe_gpus, summarise
 from dstui.plan import Plan, PlanError
 from dstui.tui.dialogs.dialog import Answer, Ask
-from dstui.tui.kit.text_row import BLANK, GLYPHS, Row, fit, paragraph, row
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.kit.tools import in_thread
 from dstui.tui.session.folder_scan import FolderContents
 
@@ -160,6 +161,9 @@ def found_rows(found: FolderContents, machine: Machine | None, width: int) -> li
     scripts = ", ".join(f"{s.name} ({s.facts.integration})" if s.facts.integration else s.name for s in found.scripts)
     here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or NOTHING
     rows = [row((summarise(machine), "set")) if machine else row(("Probing this machine…", "dim"))]
+    if busy := [gpu.index for gpu in machine.gpus if is_busy(gpu)] if machine else []:
+        text = f"{describe_gpus(busy)} {'is' if len(busy) == 1 else 'are'} in use: the estimates count the memory that is free there"
+        rows += paragraph(text, width, first=(Span(f"{GLYPHS['warning']} ", "warning"),))
     return [*rows, *paragraph(f"In this folder: {here}", width, "dim")]
 
 
@@ -174,9 +178,9 @@ def start_sections(found: FolderContents, machine: Machine | None, judged: Mappi
     there = [Answer(str(number), name, name) for number, name in enumerate(found.documents, 1)]
     of_site = [Answer("t"[n:], _template_row(one, judged.get(one.name, ""), width), one) for n, one in enumerate(found.templates)]
     anyway = [
-        Answer("q", fit("quickstart", LABEL) + "a tiny GPT, half a minute", QUICKSTART),
-        Answer("b", fit("blank", LABEL) + "a script without a configuration", BLANK_PLAN),
-        Answer("p", fit("a Plan of dstui", LABEL) + "all, with whether they fit here", "shipped Plans"),
+        Answer("q", fit("quickstart", LABEL) + "trains a tiny GPT in half a minute", QUICKSTART),
+        Answer("b", fit("blank", LABEL) + "for a script that has no configuration yet", BLANK_PLAN),
+        Answer("p", fit("a shipped Plan", LABEL) + "all of them, and which fit this machine", "shipped Plans"),
     ]
     sections = [
         ("Unsaved edits of an earlier session", unsaved),
@@ -213,7 +217,7 @@ class Shipped(Ask):
         """Create the dialog. `model`: the hub id that the script of the folder names, or ""."""
         super().__init__("Shipped Plans", "", [Answer("", name, name) for name in SHIPPED])
         self.machine, self.model = machine, model
-        self.figures: dict[str, str] = {}
+        self.figures: dict[str, tuple[Span, ...]] = {}
 
     def on_mount(self) -> None:
         """Draw the names, and compute the forecasts in a thread."""
@@ -229,24 +233,24 @@ class Shipped(Ask):
         )
         rows = [*paragraph(f"{told} times too much it is, and tokens per second.", self.room, "dim"), BLANK]
         for name, purpose in SHIPPED.items():
-            rows.append(row(name, right=[(self.figures.get(name, ""), "set")], key=name))
+            rows.append(row(name, right=self.figures.get(name, ()), key=name))
             rows += paragraph(purpose, self.room, "dim", indent="  ")
         return rows
 
     def _weigh(self) -> None:
-        for name, text in self._estimates():
-            self.app.call_later(self._show, name, text)
+        for name, figures in self._estimates():
+            self.app.call_later(self._show, name, figures)
 
-    def _show(self, name: str, text: str) -> None:
-        self.figures[name] = text
+    def _show(self, name: str, figures: tuple[Span, ...]) -> None:
+        self.figures[name] = figures
         if self.is_attached:
             self.redraw()
 
-    def _estimates(self) -> Iterator[tuple[str, str]]:
+    def _estimates(self) -> Iterator[tuple[str, tuple[Span, ...]]]:
         from dstui.assess import assess
         from dstui.documents.open import open_document
         from dstui.surroundings import gather
-        from dstui.tui.forms.steps.figures import figure
+        from dstui.tui.forms.steps.figures import figure, severity
 
         assert self.machine is not None
         for name in SHIPPED:
@@ -257,7 +261,7 @@ class Shipped(Ask):
                 model = (source or "").rpartition("/")[2]
                 found = assess(target, facts).forecast
                 if found is not None:
-                    yield name, f"{model} {figure(found)}".strip()
+                    yield name, (Span(f"{model} ", "dim"), Span(figure(found), STYLE_OF[severity(found)]))
 
     def _with_model(self, plan: Plan) -> Plan:
         named = self.model and plan.model is not None and plan.model.source

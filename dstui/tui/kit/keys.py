@@ -226,7 +226,7 @@ KEYS: Final = (
     KeyHint("J", "jobs", "runs", "The table of all runs: open another one, sort, filter, compare.", RUN, 9),
     KeyHint("J", "jobs", "runs", "The table of all runs.", FORM | REVIEW | {COMPARE}),
     KeyHint("J", "jobs", "runs", "The table of all runs.", frozenset({PLOT}), 7),
-    KeyHint("", "", "look", "Open the run under the cursor.", frozenset({RUNS}), 1, "Enter"),
+    KeyHint("", "look", "look", "Open the run under the cursor.", frozenset({RUNS}), 1, "Enter"),
     KeyHint("space", "mark", "mark", "Mark the run for a comparison, or remove the mark.", frozenset({RUNS}), 2, "Space"),
     KeyHint("equals_sign", "compare", "compare", "Compare the marked runs, up to eight.", frozenset({RUNS}), 3, "="),
     KeyHint("m", "curves", "curves", "The curves of these runs in one plot.", frozenset({RUNS, COMPARE}), 4),

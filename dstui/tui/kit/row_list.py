@@ -78,6 +78,8 @@ class RowList(ScrollView, can_focus=True):
         self._styles_by_name: dict[str, Style] = {}
         self._tip = ""
         self._painting = False
+        self._last_height = 0
+        """The height before a change of size."""
 
     # Drawing
 
@@ -113,7 +115,11 @@ class RowList(ScrollView, can_focus=True):
         return RowList.MARGIN + sum(cell_len(s.text) for s in shown.left + shown.right) + (2 if shown.right else 0)
 
     def on_resize(self, _event: events.Resize) -> None:
-        """Ask for rows of the new width."""
+        """Ask for rows of the new width, and keep the cursor in view if it was."""
+        before, self._last_height = self._last_height, self.size.height
+        y = self.index_of(self.cursor)
+        if y is not None and 0 <= y - self.scroll_offset.y < before:
+            self.reveal(self.cursor)
         self.post_message(self.Resized())
 
     # Moving and choosing

@@ -6,12 +6,13 @@ Component classes in CSS could do the same, but for 15 styles in each of ten wid
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rich.style import Style
 from textual.color import Color
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 
 class StyleSpec(NamedTuple):
@@ -178,3 +179,5 @@ HIGH_CONTRAST = Theme(
 )
 THEMES: Final = (DARK, LIGHT, HIGH_CONTRAST)
 """The first one is the default."""
+ANSI_DARK: Final = replace(BUILTIN_THEMES["ansi-dark"], primary="ansi_bright_blue")
+"""Textual's theme of the terminal's own colours, with a lighter blue: the plain one is unreadable on black in many terminals."""

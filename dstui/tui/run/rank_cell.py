@@ -63,7 +63,7 @@ class Cell(NamedTuple):
         facts = [self.state]
         facts += [f"after rank {self.killed_after} failed"] if self.killed_after is not None else []
         facts += [f"step {self.step:,}"] if self.step is not None else []
-        facts += [f"loss {self.loss:.4g}"] if self.loss is not None else []
+        facts += [f"loss {self.loss:#.4g}"] if self.loss is not None else []
         facts += [f"{age_text(self.age)} ago" if self.age >= 1 else "now"] if self.age is not None and lives else []
         return "  ".join([*facts, self.usage] if usage and self.usage and lives else facts)
 

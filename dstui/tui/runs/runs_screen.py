@@ -36,6 +36,8 @@ COLUMNS_ASKED = (
 FRAME = 6
 """Cells of a line outside of the table: frame, margin, mark, scroll bar."""
 MARKED, UNMARKED = "◉ ", "  "
+OF_A_RUN = ("look", "mark", "compare", "curves", "order", "reverse", "start_again")
+"""Actions that need a run in the table."""
 ASKED = "Only the runs for which all of these hold: stage=3 loss<2 failed lr>1e-4 took>1h !name. Empty shows all."
 
 
@@ -104,9 +106,10 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         titles, *texts = self.table.texts
         self.head.show_rows([row((f"  {titles}", "dim"))])
         rows = [self._row(run, text) for run, text in zip(self.table.runs, texts, strict=True)]
-        nothing = "No run matches the filter." if self.table.all else f"No runs yet: {key_of('launch')} launches one from step 8."
+        nothing = "No run matches the filter." if self.table.all else f"No runs yet. Step 8 launches one ({key_of('launch')})."
         self.rows.show_rows(rows or [row((nothing, "dim"))])
         self._draw_frame()
+        self.show_keys()
 
     def _row(self, run: Run, text: str) -> Row:
         path, state = str(run.folder.path), self.table.columns[0].text(run)
@@ -121,6 +124,14 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         label(self.frame, " · ".join(filter(None, about)), "  ".join(filter(None, below)))
 
     # Actions of keys
+
+    def can(self, action: str) -> bool:
+        """Return whether an action would have an effect now: those on a run need one."""
+        return bool(self.rows.keys) or action not in OF_A_RUN
+
+    def action_look(self) -> None:
+        """Choose the run under the cursor."""
+        self.rows.action_choose()
 
     @on(RowList.Chosen, "#runs")
     def _look(self, event: RowList.Chosen) -> None:
