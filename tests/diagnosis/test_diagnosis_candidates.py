@@ -62,6 +62,14 @@ def test_type_of_an_exception_alone_suggests_nothing(tmp_path: Path) -> None:
     assert (found.cause, found.confidence, found.could_be) == ("USER-PY", "medium", ())
 
 
+def test_notebook_s_own_path_and_words_about_a_call_suggest_nothing(tmp_path: Path) -> None:
+    cell = traceback(None, "ValueError: odd", "/tmp/ipykernel_27612/784.py")
+    cell.insert(-1, f'  File "{LIBRARY.format("odd")}", line 7, in part')
+    assert "OP-BUILD" not in diagnose_lines(tmp_path / "cell", cell).could_be
+    call = traceback(None, "TypeError: forward() got an unexpected keyword argument 'ids'", LIBRARY.format("torch/nn/modules"))
+    assert "CONFIG-ASSERT" not in diagnose_lines(tmp_path / "call", call).could_be
+
+
 def test_words_of_an_unknown_exception_suggest_causes(tmp_path: Path) -> None:
     """No signature knows these messages: they are our guesses of what future libraries may print."""
     for words, cause in (

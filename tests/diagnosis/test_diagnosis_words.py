@@ -257,6 +257,20 @@ def test_traceback_drawn_by_rich_names_the_scripts_line(tmp_path: Path) -> None:
     assert "/home/me/train.py, line 30" in report(found)
 
 
+def test_line_marked_by_rich_counts_where_the_path_is_broken(tmp_path: Path) -> None:
+    drawn = [
+        "╭───────────── Traceback (most recent call last) ─────────────╮",
+        "│ /home/me/a/project/with/long/names/train.py:4               │",
+        "│ 85 in fit                                                   │",
+        "│                                                             │",
+        "│    484 │   # the loop                                       │",
+        "│ ❱  485 │   step(batch)                                      │",
+        "╰─────────────────────────────────────────────────────────────╯",
+        "KeyError: 'labels'",
+    ]
+    assert "line 485" in diagnose_lines(tmp_path / "log", drawn).why
+
+
 def test_version_accepted_by_deepspeed_is_no_mismatch(tmp_path: Path) -> None:
     words = "Installed CUDA version 11.8 does not match the version torch was compiled with 11.7 but since the APIs are compatible, accepting this combination"
     found = diagnose_lines(tmp_path / "log", [*spawned(1), words, "step 1", *ended(1, -9)])

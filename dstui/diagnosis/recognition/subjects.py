@@ -78,7 +78,7 @@ MESSAGES = (
     _about("CKPT-SHAPE CKPT-FOLDER MODEL-FILES", r"checkpoint|\bckpt|state[_ ]?dict|resum|\.pth?\b|\.ckpt\b|\.safetensors\b"),
     _about(
         "CONFIG-ASSERT PARALLEL-SIZE",
-        r"config|\barg(?:ument|s)?\b|\boptions?\b|\bsetting|--\w",
+        r"config|(?<!keyword )(?<!positional )\barg(?:ument|s)?\b|\boptions?\b|\bsetting|--\w",
         r"must be (?:set|specified|given|one of|positive|between)|should be (?:set|one of)|not supported|unsupported",
         r"incompatible|cannot be used (?:with|together)|\bexclusive|invalid (?:value|choice)|zero.?stage|deepspeed",
     ),
@@ -121,7 +121,7 @@ FUNCTIONS = (
     _about("NO-GRAD OOM-GPU", r"backward|autograd"),
     _about("USER-SHAPE DTYPE-MIX", r"forward|nn/|functional|loss|attention|attn|encod|metric"),
     _about("DTYPE-MIX NO-GRAD", r"optim|\bstep\b|scaler|adam"),
-    _about("OP-BUILD OP-ABI", r"jit|compile|build|cpp_extension|triton|kernel"),
+    _about("OP-BUILD OP-ABI", r"jit|compile|build|cpp_extension|triton|(?<!ipy)kernel"),
     _about("IMPORT-VERSION", r"import"),
     _about("TRACKER-LOGIN", r"wandb|mlflow|tracker|log(?:ger)?\b"),
     _about("NO-GPU DEVICE-MIX", r"\.to\b|cuda"),

@@ -17,8 +17,8 @@ UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
 """Causes that only say that something ended."""
 ZERO_PREFIX = "Z3-"
 """The ids of causes that only DeepSpeed can have begin so."""
-INTERRUPT = re.compile(r"KeyboardInterrupt|^(?:\^C)+$")
-"""Python's word for Ctrl-C, and the terminal's."""
+INTERRUPT = re.compile(r"KeyboardInterrupt|^(?:\^C)+$|^\W*[Ii]nterrupt(?:ed)?\b")
+"""Python's word for Ctrl-C, the terminal's, and that of a script's own handler."""
 NOT_BY_KEY = frozenset({"SLURM-CANCEL", "SIGHUP"})
 """Ends by a signal that is not SIGINT."""
 CAN_BE_CAUSES = ("root", "symptom")
