@@ -72,6 +72,7 @@ PLACES: tuple[tuple[str, str, Callable[[Raised, str], bool]], ...] = (
     ("AUTO-UNRESOLVED", "USER-PY", lambda raised, _: raised.name == "TypeError" and not raised.in_deepspeed),  # a number left as a string
     ("IMPORT-TORCH", "IMPORT-OTHER", lambda raised, text: raised.in_user_code and "import name '_" in text),  # private parts of PyTorch
     ("IMPORT-ASKED", "USER-PY", lambda raised, text: raised.in_user_code and "name 'deepspeed' is not defined" in text),  # not imported
+    ("MODEL-LOAD", "DATA", lambda raised, text: raised.in_user_code and "Ran out of input" in text),  # pickle's word for any empty file
     ("OOM-GPU", "GPU-BUSY", lambda raised, _: "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS),
 )
 """The cause that a text has by itself -> the one that it has because of where it was raised, and the condition."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from dstui.base.dataclass import dataclass
 from dstui.diagnosis.recognition.activity import STEPS
@@ -41,8 +42,11 @@ ANNOUNCED = re.compile(r"^([A-Za-z_]\w*)\s{2,}Traceback \(most recent call last\
 """The head of an IPython traceback, with the class."""
 RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
 """A frame in the format of rich."""
+RICH_MARK = re.compile(r"^[│|] +❱ *(\d+) ")
+"""The line of code that rich marks below it: the number after a long path is broken at the console's width."""
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*"
+    r"^(?!Error: *[-+\d.e% ]+$)"  # a figure that a program calls its error
+    r"(?:[A-Za-z_]\w*\.)*"
     r"((?:_*[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))"
     r"(?=:|\s*$|\s+:|Traceback|\s{4,}\S|\. Did you mean)"  # the last three: another rank has written into the line
 )
@@ -214,10 +218,18 @@ class Traces:
         elif (found := self._exception(text, number)) and not self.is_code(text):
             return self._end(found[1], number, clean=SHREDDED.match(text[:HEAD]) is None)
         elif not self.is_code(text):
-            self.at_frame = False
+            self._leave_frame(text)
         elif found := RAISES.match(text):
             self._raises = found[1]
         return None
+
+    def _leave_frame(self, text: str) -> None:
+        """Leave the last frame; if this is the line of its code that rich marks, give it that number."""
+        self.at_frame = False
+        if self._frame.text and (found := RICH_MARK.match(text)):
+            marked = replace(self._frame, line=found[1])
+            self._own = marked if self._own is self._frame else self._own
+            self._frame = marked
 
     def unnamed(self, last: int) -> Raised | None:
         """Return the exception of a traceback that ends with a message without a class; its last line of code shows the class."""

@@ -142,6 +142,8 @@ SIGNATURES = (
             rx("what():", r"^\s*what\(\):\s"),
             rx("Aborted", r"Aborted +\(core dumped\)|^Aborted$"),
             rx("loating point exception", r"^(?:.*\d )?[Ff]loating point exception\b"),
+            "*** Check failure stack trace: ***",  # glog's
+            rx("Check failed: ", r"^F\d{4} [\d:.]+ +\d+ \S+:\d+\] Check failed: |: F \S+:\d+\] Check failed: "),
             rx("stack smashing detected", r"\*\*\* stack smashing detected \*\*\*"),
             rx("(): ", r"^(?:free|malloc|realloc|munmap_chunk)\(\): (?:invalid|corrupted|unaligned)"),
             rx("corrupt", r"^(?:double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|malloc_consolidate)"),
@@ -375,9 +377,13 @@ SIGNATURES = (
     Signature(
         "SIGTERM-HEARD",
         "hint",
-        "The program says that it was asked to end (SIGTERM)",
+        "The program says that it was asked to end (SIGINT or SIGTERM)",
         signs=(
             rx("eceived SIGTERM", r"[Rr]eceived SIGTERM\b"),
+            rx(
+                "nterrupt",
+                r"^\W*[Ii]nterrupt(?:ed)?(?: received| detected| caught)?[!.,:]\W{0,4}(?i:sav|exit|stop|shut|clean|termin|quit)\w+",
+            ),
             rx("aught signal", r"[Cc]aught signal (?:15|2|SIGTERM|SIGINT)\b"),
             "srun: forcing job termination",
             rx("[shutdown] API server", r"\[shutdown\] API server: (?:engine client stopped|signalling HTTP server shutdown)"),  # vLLM

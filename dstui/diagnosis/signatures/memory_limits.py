@@ -266,7 +266,13 @@ SIGNATURES = (
         "root",
         "Pinned host memory could not be allocated",
         "The limit on locked memory, WSL or the container leaves no room for pinned offload buffers.",
-        ("cudaHostAlloc", "failed to pin", rx("pin_memory", r"CUDA error: (?:out of memory|invalid argument).*pin_memory")),
+        (
+            "cudaHostAlloc",
+            "failed to pin",
+            "allocate_host_memory",  # torch_npu's
+            "aclrtMallocHost",
+            rx("pin_memory", r"CUDA error: (?:out of memory|invalid argument).*pin_memory"),
+        ),
         (Remedy("Offload to ordinary memory", patches.unpin), "ulimit -l unlimited for the ranks"),
         "ulimit -l, in the environment of the ranks.",
         explains=("OOM-GPU",),
