@@ -162,7 +162,7 @@ def found_rows(found: FolderContents, machine: Machine | None, width: int) -> li
     here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or NOTHING
     rows = [row((summarise(machine), "set")) if machine else row(("Probing this machine…", "dim"))]
     if busy := [gpu.index for gpu in machine.gpus if is_busy(gpu)] if machine else []:
-        text = f"{describe_gpus(busy)} {'is' if len(busy) == 1 else 'are'} in use: the estimates count the memory that is free there"
+        text = f"{describe_gpus(busy)} {'is' if len(busy) == 1 else 'are'} in use: estimates count their free memory only"
         rows += paragraph(text, width, first=(Span(f"{GLYPHS['warning']} ", "warning"),))
     return [*rows, *paragraph(f"In this folder: {here}", width, "dim")]
 

@@ -26,6 +26,9 @@ from textual.strip import Strip
 from dstui.tui.kit.styles import palette
 from dstui.tui.kit.text_row import Row
 
+SETTLED = 0.1
+"""Seconds from a change of size until the layout is the final one."""
+
 
 class RowList(ScrollView, can_focus=True):
     """Rows of text, with a cursor on those that have a key."""
@@ -78,8 +81,8 @@ class RowList(ScrollView, can_focus=True):
         self._styles_by_name: dict[str, Style] = {}
         self._tip = ""
         self._painting = False
-        self._last_height = 0
-        """The height before a change of size."""
+        self._last_height, self._settles = 0, False
+        """The height before a change of size, and whether the list still changes it."""
 
     # Drawing
 
@@ -116,11 +119,18 @@ class RowList(ScrollView, can_focus=True):
 
     def on_resize(self, _event: events.Resize) -> None:
         """Ask for rows of the new width, and keep the cursor in view if it was."""
-        before, self._last_height = self._last_height, self.size.height
         y = self.index_of(self.cursor)
-        if y is not None and 0 <= y - self.scroll_offset.y < before:
-            self.reveal(self.cursor)
+        if not self._settles and y is not None and 0 <= y - self.scroll_offset.y < self._last_height:
+            self._settles = True
+            self.set_timer(SETTLED, self._settle)
+        elif not self._settles:
+            self._last_height = self.size.height
         self.post_message(self.Resized())
+
+    def _settle(self) -> None:
+        """Scroll to the cursor after the last of several sizes: a list may have hardly a line between two layouts."""
+        self._settles, self._last_height = False, self.size.height
+        self.reveal(self.cursor)
 
     # Moving and choosing
 
@@ -194,7 +204,7 @@ class RowList(ScrollView, can_focus=True):
             self.reveal(now)
             self.post_message(self.Moved(self, now))
 
-    def reveal(self, key: Hashable, below: int = 0) -> None:
+    def reveal(self, key: Hashable | None, below: int = 0) -> None:
         """Scroll as little as needed to show the row and this many lines below it."""
         y, height, top = self.index_of(key), self.size.height, self.scroll_offset.y
         if y is None or height <= 0:
