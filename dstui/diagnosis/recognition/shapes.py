@@ -28,7 +28,7 @@ FACTS = (
     "crashed with exit", "exited abnormally", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code", "Child process with", "Global rank",
     "Container rank",
     "died from signal", "exited with code", "make: ***", "Successfully installed", "exited with status code", " exit_code=",
-    "is failed because",
+    "is failed because", "RAY_IGNORE_UNHANDLED_ERRORS", "It usually means",
     "operation counts", "launched up to operation", "not launched any operations", "Missing communicator data", "managed by process",
     "> in cluster <", "process information not found", ") MISMATCH", ") INCOMPLETE", ",MISMATCH", ",ERROR",
     *NEEDLES,

@@ -207,6 +207,7 @@ SIGNATURES = (
             rx("train_runtime", r"^\W*train_runtime'?\s*[:=]"),
             "Training completed. Do not forget to share your model",
             "Reporting training SUCCESS",  # SageMaker
+            "] worker group successfully finished.",  # torchrun
             *(
                 rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ {{1,8}}){{0,4}}\w*{words}\b.{{0,60}}$")
                 for words in (
@@ -288,6 +289,7 @@ SIGNATURES = (
         "A job of higher priority came, a spot instance was reclaimed, or a node failed.",
         (
             rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE)"),
+            rx("Preempted to accommodate", r"Preempted to accommodate a workload \(UID: "),  # Kueue
             rx("Interrupted - ", r"^[\d :-]+Interrupted - (?:Training|Processing) job interrupted"),  # SageMaker's, for spot instances
             "Node failure on",
             rx("Caught signal ", r"submitit.{0,99}Caught signal \w{1,20}.{0,99}this job is preempted"),
@@ -384,6 +386,7 @@ SIGNATURES = (
             ),
             rx("aught signal", r"[Cc]aught signal (?:15|2|SIGTERM|SIGINT)\b"),
             "srun: forcing job termination",
+            rx("[shutdown] API server", r"\[shutdown\] API server: (?:engine client stopped|signalling HTTP server shutdown)"),  # vLLM
         ),
     ),
 )

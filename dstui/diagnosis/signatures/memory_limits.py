@@ -23,6 +23,7 @@ SIGNATURES = (
             rx("_ERROR_OUT_OF_", r"(?:UR|ZE|PI)_(?:RESULT_)?ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)"),  # Intel's
             rx("GPU out of memory", r"(?:Error|Exception): .*\bGPU out of memory"),
             "CUDA driver error: out of memory",
+            rx("Cuda failure", r"Cuda failure (?:\d+ )?'out of memory'"),  # NCCL
             "Triton Error [CUDA]: out of memory",
             "EL0004: ",  # Ascend's
             "[driver error:out of memory]",
