@@ -170,6 +170,10 @@ RTX 5090 comes from -17 and -19 % to -8 and -10, PRO 6000 from -24 to -18, 4090 
 from -4 to +4 % where nothing is exchanged. The 3090s of fsdp_qlora's page exchange at a third of the rate that is assumed (+50 to +212 % at
 stage 3). No measured rate was found for RTX 6000 Ada (+26 to +69 %) and H100 NVL (+55 %, slower there than H100 PCIe).
 
+Of the 33 pairs in the wrong order, ten are Qwen's LoRA on two nodes, 1.6 times slower than forecast at each length, so not by its network; seven
+are fms-acceleration's, whose LoRA became slower than its QLoRA as its own code changed (PEFT and PyTorch stayed); three are those of GPUs that
+were full; two are InternEvo's on 512 and 1024 GPUs, which broadcasts each rank's weights one after the other where DeepSpeed gathers them at once.
+
 Round 9 is of memory, and its rule was committed with its rows: pages, logs and issues that no earlier round used, found by searching issues and
 repositories for memory under DeepSpeed, that say model, GPUs, stage, offload, precision, micro-batch, length or its limit, and what is trained; at most
 six figures of a page or a folder, in its order of settings, and all of its runs that ended out of memory. 29 rows have a figure, with its measure
