@@ -160,10 +160,15 @@ Nine pages without split norms have a geometric mean of 2.0 ms still, from 0.8 t
 links, which decide them (+60 to +1191 %), so they are listed apart. The network of two pages is unknown here as it is to a user: 100 Gbit/s.
 
 The range was narrower than what was published where it rests on what is not known, and is wider by kind since: the host's Python where it takes
-longer than the kernels, the network if it is not known, tensor parallelism and LoRA. Of rounds 1 to 9, 225 of 244 speeds of rows as in DeepSpeed
-lie in it (209 before), 143 of 157 of those that run DeepSpeed, and 370 of all 421. In the right order are 226 of 241 pairs of the first seven
+longer than the kernels, the network if it is not known, tensor parallelism and LoRA. Of rounds 1 to 9, 226 of 244 speeds of rows as in DeepSpeed
+lie in it (209 before), 143 of 157 of those that run DeepSpeed, and 371 of all 421. In the right order are 226 of 241 pairs of the first seven
 rounds, 325 of 352 of the first eight, 381 of 414 of all; with Pangu's rows 405 of 440. What is left: 1024 tokens at once in Megatron of 2021
 (-36 to -51 %), exchanges over 16 and 32 ranks in several nodes (+20 and +44 %), and stage 3 on MI300X (+51 %).
+
+The rates of six cards are those that owners measured with PyTorch (zzc0721/torch-performance-test-data), no longer a share of their data sheets:
+RTX 5090 comes from -17 and -19 % to -8 and -10, PRO 6000 from -24 to -18, 4090 from -4 to -17 to +1 to -14, L40S from -11 to -9; RTX 3090 goes
+from -4 to +4 % where nothing is exchanged. The 3090s of fsdp_qlora's page exchange at a third of the rate that is assumed (+50 to +212 % at
+stage 3). No measured rate was found for RTX 6000 Ada (+26 to +69 %) and H100 NVL (+55 %, slower there than H100 PCIe).
 
 Round 9 is of memory, and its rule was committed with its rows: pages, logs and issues that no earlier round used, found by searching issues and
 repositories for memory under DeepSpeed, that say model, GPUs, stage, offload, precision, micro-batch, length or its limit, and what is trained; at most
