@@ -27,7 +27,7 @@ from dstui.base.output import say
 from dstui.base.regular_files import append_regular
 from dstui.tui.kit.drawing import SAFELY, combine_filters
 from dstui.tui.kit.driver import LastingDriver
-from dstui.tui.kit.styles import ANSI_DARK, THEMES
+from dstui.tui.kit.styles import ANSI_THEMES, THEMES
 from dstui.tui.kit.textual_mends import mend_textual
 from dstui.tui.kit.typed_ahead import TypedAhead
 from dstui.tui.session.settings import setting
@@ -59,7 +59,7 @@ class TerminalApp(App[int]):
         self._variables: dict[str, dict[str, str]] = {}
         super().__init__()
         self.stylesheet: Stylesheet = ThemedStyles(variables=self.get_css_variables())
-        for theme in (*THEMES, ANSI_DARK):
+        for theme in (*THEMES, *ANSI_THEMES):
             self.register_theme(theme)
         # Textual copies the list of all themes for each line that it paints. No theme is registered later, so answers may be kept; a method
         # in the class could not be cached without also caching the application.
