@@ -331,12 +331,3 @@ async def test_help_that_is_longer_than_its_room_says_that_it_goes_on(open_app: 
         await until(pilot, lambda: re.search(r"every GPU[^…]*…$", text_of(pilot, "#hint").rstrip()))
         await pilot.resize_terminal(120, 40)
         await until(pilot, lambda: "null is every GPU of this machine" in " ".join(text_of(pilot, "#hint").split()))
-
-
-async def test_smaller_screen_scrolls_a_form_only_as_far_as_the_cursor_needs(open_app: Open) -> None:
-    async with open_app(size=(120, 40)) as pilot:
-        await pilot.press("3", "down")
-        for size in ((80, 24), (120, 40), (80, 24)):
-            await pilot.resize_terminal(*size)
-            await pilot.pause(0.5)
-            assert "What is sharded" in screen(pilot) and "▸" in screen(pilot)

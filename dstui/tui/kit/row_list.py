@@ -7,6 +7,7 @@ from the screen are repainted.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -122,15 +123,10 @@ class RowList(ScrollView, can_focus=True):
         y = self.index_of(self.cursor)
         if not self._settles and y is not None and 0 <= y - self.scroll_offset.y < self._last_height:
             self._settles = True
-            self.set_timer(SETTLED, self._settle)
+            self.set_timer(SETTLED, partial(_show_cursor, self))
         elif not self._settles:
             self._last_height = self.size.height
         self.post_message(self.Resized())
-
-    def _settle(self) -> None:
-        """Scroll to the cursor after the last of several sizes: a list may have hardly a line between two layouts."""
-        self._settles, self._last_height = False, self.size.height
-        self.reveal(self.cursor)
 
     # Moving and choosing
 
@@ -295,6 +291,12 @@ class RowList(ScrollView, can_focus=True):
     def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
         """Repaint after the selection has changed."""
         self.refresh()
+
+
+def _show_cursor(rows: RowList) -> None:
+    """Scroll to the cursor once the size is final, and the rows are those for it: the cursor's row may have another number then."""
+    rows._settles, rows._last_height = False, rows.size.height
+    rows.reveal(rows.cursor)
 
 
 def _with_space(left: Strip, plain: Style) -> Strip:
