@@ -44,6 +44,28 @@ SIGNATURES = (
         answer="REMOTE-ENV",
     ),
     Signature(
+        "POD-IMAGE",
+        "root",
+        "Kubernetes could not fetch the image of a container",
+        "Its name or tag does not exist, the registry asks for a login, or the node cannot reach it; the event before says which.",
+        (
+            rx("ImagePull", r"\b(?:ErrImagePull|ImagePullBackOff)\b"),
+            rx("ailed to pull image", r"\bFailed to pull image \""),
+            rx("Back-off pulling image", r"\bBack-off pulling image \""),
+        ),
+        (
+            "not found, manifest unknown: correct the name or the tag of the image in the pod",
+            "unauthorized, denied: kubectl create secret docker-registry, and name it in imagePullSecrets",
+            "i/o timeout, no such host: the node needs a way to the registry, or a mirror of it",
+        ),
+        "kubectl describe pod POD: the event `Failed to pull image` has the registry's own words; crictl pull IMAGE on that node.",
+        launcher=True,
+        alone=True,
+        explains=("CONTAINER", "POD-PENDING"),
+        source="https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff",
+        answer="REMOTE-ENV",
+    ),
+    Signature(
         "POD-VOLUME",
         "root",
         "Kubernetes could not mount a volume of the pod",
