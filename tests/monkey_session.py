@@ -42,11 +42,11 @@ deepspeed:
 """
 KEPT = 400_000
 """Bytes of recent output that are kept and searched for tracebacks."""
-PAUSES = (0.0, 0.0, 0.05, 0.25)
+PAUSES = (0.0, 0.0, 0.04, 0.15)
 """Seconds to wait at most after a write, chosen at random: the next one comes while its dialog still opens, or after that."""
 QUIET = 0.03
 """Seconds without output after which a pause ends early."""
-ANSWER = 0.4
+ANSWER = 0.2
 """Seconds to wait at most for the answer to each key of a path."""
 LAUNCH_KEY = "l"
 """The key that launches a job. Launching takes seconds of CPU time, so most sessions never press it."""

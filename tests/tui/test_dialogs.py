@@ -86,6 +86,15 @@ async def test_two_answers_to_a_real_question_save_once(open_app: Open, tmp_path
         await until(pilot, lambda: (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3"))
 
 
+async def test_settings_that_begin_with_the_text_come_first(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("slash", *"optim")
+        await until(pilot, lambda: "optimizer.params.lr" in screen(pilot))
+        assert "zero_optimization.stage" not in screen(pilot).split("optimizer.params.lr")[0]
+        await pilot.press("down", *"izer.p")
+        await until(pilot, lambda: "› optimizer.params.lr" in screen(pilot))
+
+
 async def test_setting_is_found_once(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("slash", *"zzqq")
