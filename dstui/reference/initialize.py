@@ -119,11 +119,7 @@ def gather(readers: list[int], children: list[int]) -> list[dict[str, Any]]:
     texts = dict.fromkeys(readers, b"")
     while waiting:
         if time.monotonic() > until:
-            if (
-                time.monotonic() > began + BUILDING
-                or any(not answer["ok"] for answer in answers)
-                or not any(map(build_locks, children))
-            ):
+            if time.monotonic() > began + BUILDING or any(not answer["ok"] for answer in answers) or not any(map(build_locks, children)):
                 break
             until += POLL
         for reader in select.select(waiting, [], [], max(until - time.monotonic(), 0.0))[0]:
