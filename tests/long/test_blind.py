@@ -181,6 +181,12 @@ None of the nine rounds tests these any more. The loop of the Ulysses rows holds
 of DeepSpeed 0.8 with weights in RAM (-37 to -44 %), a fork of DeepSpeed whose bucket has 4 bytes per element (-20 %), Llama-3-8B with all states in
 RAM, whose page says 13 GB (+27 %), and a page whose Qwen3-0.6B has more weights than the published one (-18 %).
 
+Round 10 is of memory too, sealed after the mends of round 9 and before any of its rows was compared (sha256
+d8fda4ad445f601052177368421f5162945992ebfa61db55568599e6f55fb529): issues and pages that no earlier round used, found by searching issues for memory under
+DeepSpeed and reading what they name, that say model, GPUs, stage, offload, micro-batch, length or its limit, and what is trained, all such rows of each.
+16 have a figure, all of processes, 19 say only whether the job ran. What a repository's script or framework does by default is taken from its files.
+Left out are rows whose length or stage is not said, vision models, a quantized reference model, and runs without DeepSpeed.
+
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
 second round, packed samples only attend to themselves, and a step of 32k tokens with the optimizer in RAM took longer than the CPU's Adam and the
