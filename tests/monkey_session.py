@@ -42,11 +42,11 @@ deepspeed:
 """
 KEPT = 400_000
 """Bytes of recent output that are kept and searched for tracebacks."""
-PAUSES = (0.0, 0.0, 0.05, 0.25)
+PAUSES = (0.0, 0.0, 0.04, 0.15)
 """Seconds to wait at most after a write, chosen at random: the next one comes while its dialog still opens, or after that."""
 QUIET = 0.03
 """Seconds without output after which a pause ends early."""
-ANSWER = 0.4
+ANSWER = 0.2
 """Seconds to wait at most for the answer to each key of a path."""
 LAUNCH_KEY = "l"
 """The key that launches a job. Launching takes seconds of CPU time, so most sessions never press it."""
@@ -263,6 +263,7 @@ class MonkeySession:
             os.kill(pid, signal.SIGCONT)
             return False
         if not pid:
+            self._resume_output(terminal)
             return False
         terminal.code = os.waitstatus_to_exitcode(status)
         while self._drain(terminal, 0.1):
@@ -278,6 +279,11 @@ class MonkeySession:
             self._look_at_what_is_left(terminal)
         self.played.left += 1
         return True
+
+    def _resume_output(self, terminal: Terminal) -> None:
+        """Undo a ctrl+s that came when the session had already returned the terminal, and stopped its last output."""
+        if termios.tcgetattr(terminal.fd)[0] & termios.IXON and not select.select([terminal.fd], [], [], 0.0)[0]:
+            os.write(terminal.fd, b"\x11")
 
     def _look_at_what_is_left(self, terminal: Terminal) -> None:
         """Report a terminal that was not restored, and processes of the session that are still running."""
@@ -326,6 +332,8 @@ class MonkeySession:
     def _undo(self, terminal: Terminal) -> None:
         """Close all dialogs and undo until the footer of step 1 offers no further undo."""
         for _ in range(48):  # a dialog may still be opening, and the table of runs has `q` too: look again each time
+            if self._ended(terminal):
+                break
             if " q quit" not in terminal.text or "Esc back" in terminal.text or "Esc close" in terminal.text:
                 self._press(terminal, "\x1b")
             elif "1 · Machine" not in terminal.text:

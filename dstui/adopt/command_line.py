@@ -116,6 +116,11 @@ def command_line(launch: Launch, here: str, *, imported: bool = False) -> Comman
     notes += [
         f"{name} is exported and contains words of the command, which are in the Plan: it is left out of cluster.env" for name in texts
     ]
+    counted = [name for name, value in launch.env.items() if to_plan_text(value) == GPUS]
+    notes += [
+        f"{name} is the number of GPUs (nvidia-smi, device_count): left out of cluster.env; write it there if the script reads it"
+        for name in counted
+    ]
     notes += [f"each rank runs {program}, not a script or module of Python: the Plan runs the command as it is"] if program else []
     notes += ["deepspeed refuses -m, which it does not know: the Plan has the --module that is meant"] if refused else []
     folder = to_plan_text(_relative(launch.folder, here))
@@ -126,7 +131,7 @@ def command_line(launch: Launch, here: str, *, imported: bool = False) -> Comman
         rest[0],
         module,
         tuple(rest[1:]),
-        {name: to_plan_text(value) for name, value in launch.env.items() if name not in ("PATH", *texts)},
+        {name: to_plan_text(value) for name, value in launch.env.items() if name not in ("PATH", *texts, *counted)},
         folder,
         files={to_plan_text(path): content for path, content in launch.written.items()},
         notes=tuple(notes),

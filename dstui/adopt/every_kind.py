@@ -15,11 +15,13 @@ from dstui.adopt.from_accelerate import Given, plan_of_accelerate
 from dstui.adopt.from_command import plan_of_command
 from dstui.adopt.new_plan import Imported, plan_of_dsconfig, plan_text
 from dstui.adopt.script import ScriptFacts
+from dstui.adopt.shell.notebook import notebook_as_shell, python_of_notebook
 from dstui.adopt.shell.read import Parse, ShellText, Unparsed, read_shell, undecided_in
 from dstui.adopt.shell.recognise import UNLIKELY, rank
 from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, ShellContext, ShellLimit, holes_in, to_display_text, to_plan_text
 from dstui.adopt.shell.windows import is_batch
-from dstui.adopt.signs import Kind
+from dstui.adopt.signs import Kind, is_launch
+from dstui.adopt.started_launch import started_launch
 from dstui.base.dataclass import dataclass
 from dstui.base.toml import parsed_toml
 from dstui.plan.catalogue import lookup
@@ -80,6 +82,7 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
     """Return the Plan of the selected launch of a shell text. Raises ConfigError."""
     if beside.parse is None:
         raise ConfigError("shell text is not read here")
+    text = _started_in_cells(text)
     try:
         shell = read_shell(text, beside.context, beside.parse)
         launch = _chosen(shell, beside.launch, _ways_to_read(text, beside.context))
@@ -106,6 +109,20 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
     facts = next((found for name in _files_of(line) if (found := beside.facts_of(posixpath.join(folder, name)))), None)
     made = plan_of_command(replace(line, notes=notes), source, text_of, facts)
     return replace(made, launches=tuple(_listed(shell.launches)))
+
+
+def _started_in_cells(text: str) -> str:
+    """Return the launch that the Python of a notebook starts, if no shell line does; other texts as they are. Raises ConfigError."""
+    code = python_of_notebook(text)
+    if not code or is_launch(notebook_as_shell(text)):
+        return text
+    started = started_launch(code)
+    if started.text or not started.unclear:
+        return started.text or text
+    line = code.split("\n")[started.unclear - 1].strip()
+    raise ConfigError(
+        f"the cell with `{line[:80]}` starts a launch with words that only a run shows: give the command after `dstui import --`"
+    )
 
 
 def _files_of(line: CommandLine) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ OWN_KEY, MOST_BEFORE_KEY = '"zero_optimization"', 20_000
 OWN = "with its own configuration"
 """The end of what shows that a script builds its configuration."""
 LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
+OF_EACH_HOST = "is left out: one Plan is for all hosts, and each gets its own"
 USE_DEEPSPEED = "ACCELERATE_USE_DEEPSPEED"
 """The variable with which `accelerate launch` makes accelerate use DeepSpeed."""
 CLUSTER = ("hostfile", "include", "exclude")
@@ -84,7 +85,8 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     for path, value in _settings(line, reader, facts, notes, builds="optimizer" in config).items():
         section, _, name = path.partition(".")
         if section == "job" or line.launcher not in ("torchrun", "accelerate"):  # these give no rank --local_rank
-            (job if section == "job" else cluster)[name] = value
+            of_launch = cluster.get(name, ()) if name == "launcher_args" else ()
+            (job if section == "job" else cluster)[name] = [*of_launch, *value] if of_launch else value
     job = {name: value for name, value in job.items() if value}
     return Imported(plan_text(source, {"job": job, "model": model, "cluster": cluster, "deepspeed": config}, notes), notes)
 
@@ -177,7 +179,7 @@ def _deepspeed_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
         elif name == "no_ssh":
             found["launcher"] = "nossh"
         elif name == "node_rank":
-            notes.append(f"--node_rank {value} is left out: one Plan is for all hosts, and each gets its own")
+            notes.append(f"--node_rank {value} {OF_EACH_HOST}")
         else:
             found.setdefault("launcher_args", []).extend([f"--{name}"] if value is True else [f"--{name}", str(value)])
     return found
@@ -218,7 +220,7 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
         if host and host not in LOCAL:
             notes.append(f"{', '.join([*dropped, '--rdzv_endpoint'])} left out: ranks of one host meet without")
     if rank not in (("",) if several else ("", "0")):
-        notes.append(f"--node_rank {rank} is left out: one Plan is for all hosts, and each gets its own")
+        notes.append(f"--node_rank {rank} {OF_EACH_HOST}")
     if address and not (address in LOCAL and not several):
         _address(found, address, notes)
     if port == "0":
@@ -265,8 +267,10 @@ def _accelerate_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     for option, key in (("main_process_ip", "master_addr"), ("main_process_port", "master_port")):
         if (value := options.pop(option, None)) is not None:
             found[key] = resolve(str(value)) if str(value).isdecimal() else value
+    if (rank := str(options.pop("machine_rank", "0"))) != "0":
+        notes.append(f"--machine_rank {rank} {OF_EACH_HOST}")
     for name, value in options.items():
-        if name not in ("multi_gpu", "machine_rank"):
+        if name != "multi_gpu":
             found.setdefault("launcher_args", []).extend([f"--{name}"] if value is True else [f"--{name}", str(value)])
     return found
 

@@ -51,7 +51,8 @@ def kind_of(text: str, name: str = "") -> Kind:
     if name.endswith(TASKS):
         return "command" if is_launch(text) else "ds_config"
     braces, keys = in_braces(text), root_keys(text)
-    if keys & PLAN_KEYS or ("version" in keys and keys <= set(TOP)):
+    of_a_job = "cluster" in keys and "command" in keys and not keys & {"job", "version"}  # of MosaicML: no Plan has a command at its root
+    if (keys & PLAN_KEYS and not of_a_job) or ("version" in keys and keys <= set(TOP)):
         return "plan"
     if keys & set(SIGNS[:3]) if braces else is_accelerate(text):
         return "accelerate"

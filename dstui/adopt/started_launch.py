@@ -27,7 +27,13 @@ OF_METAFLOW = {
 """Method of a metaflow step -> its launcher, and the options for `num_parallel=` and `gpu=` of the step."""
 PLAIN = re.compile(r"[\w./:,@=+-]*")
 """A default that means the same inside and outside of quotes."""
-STARTED = re.compile(r"(?:deepspeed|torchrun|accelerate launch)[ \n\\]")
+STARTED = re.compile(r"(?:deepspeed|torchrun|accelerate launch|torch\.distributed\.(?:run|launch))[ \n\\]")
+FIRST = re.compile(
+    r"""[\[(]*f?['"]?(?:(?:srun|nice|nohup|env|numactl|timeout|sudo)\b.*['"\s])?(?:(?:deepspeed|torchrun|accelerate)['"\s]"""
+    r"""|(?:python[\d.]*|\{?sys\.executable\}?).{1,9}-m['",\s]+torch\.distributed\.(?:run|launch)\b)""",
+    re.DOTALL,
+)
+"""The source of a command whose first word, or the first after a program that starts another, is a launcher."""
 LAUNCH_TEXT = re.compile(r"\s*(?:deepspeed|torchrun|accelerate launch)\s+\S")
 PRINTS = ("print", "add_argument", "ArgumentParser", "info", "warning", "error", "debug", "write", "Exception", "exit", "append")
 """Functions whose texts are read by people."""
@@ -53,7 +59,7 @@ class StartedLaunch:
 
 def started_launch(text: str) -> StartedLaunch:
     """Return the launches of a program's text that start a launcher."""
-    if not any(name in text for name in (*LAUNCHERS, "metaflow")):
+    if not any(name in text for name in (*LAUNCHERS, "torch.distributed", "metaflow")):
         return StartedLaunch("")
     if not ("subprocess" in text or "os." in text or ".run(" in text or STARTED.search(text)):
         return StartedLaunch("")
@@ -76,6 +82,8 @@ def started_launch(text: str) -> StartedLaunch:
             found.setdefault(call.node.lineno, command)
             if not of_task and any(keyword.arg == "env" for keyword in call.node.keywords):
                 notes.append(f"line {call.node.lineno}: env= of the call is not carried over: write its variables under cluster.env")
+        elif not of_metaflow and words.begins_with_launcher(call.node.args[0]):
+            unclear = unclear or call.node.lineno  # a variable that several assignments or a change decide
     if found:
         notes += _conditions(text, found)
     else:
@@ -255,9 +263,9 @@ class _Words:
         return f'"{found}"' if quoted else found
 
     def begins_with_launcher(self, node: ast.expr) -> bool:
-        """Return whether the first word of a command, as it is first assigned, is a launcher."""
-        given = next(iter(self.code.assigned.get(node.id, ())), node) if isinstance(node, ast.Name) else node
-        return ast.unparse(given).lstrip("[(f'\"").startswith(LAUNCHERS)
+        """Return whether a command, as one of its assignments has it, begins with a launcher."""
+        given = self.code.assigned.get(node.id, ()) if isinstance(node, ast.Name) else (node,)
+        return any(FIRST.match(ast.unparse(one)) for one in given)
 
     def is_constant(self, name: str) -> bool:
         """Return whether a variable is assigned once and never changed."""

@@ -164,7 +164,7 @@ def with_ranges(found: Forecast, models: Sequence[Modelled], room: Capacity, rat
     smaller = [replace(one, setup=one.setup._replace(**less)) for one, less in zip(models, unsaid, strict=True)]
     least, setup = _summed(smaller, rates, shared), smaller[0].setup
     if speed and (slow := _slowest(least.speeds, rates.correction.step.scale)):
-        low = slowest(least.timed, rates) if least.timed else slow.tokens * SLOWER
+        low = slowest(least.timed, slow.step, rates) if least.timed else slow.tokens * SLOWER
         speed = speed._replace(range=(min(speed.range[0], low), speed.range[1]))
     gpu, host = found.gpu, found.host
     if not room.on_cpu:
@@ -347,6 +347,6 @@ def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
         return next(iter(speeds), None)
     if not speeds:
         return None
-    slowest = max(speeds, key=lambda s: s.step)
+    longest = max(speeds, key=lambda s: s.step)
     step = sum(s.step for s in speeds) * scale
-    return slowest._replace(step=step, tokens=slowest.tokens * slowest.step / step)
+    return longest._replace(step=step, tokens=longest.tokens * longest.step / step)

@@ -20,7 +20,7 @@ from dstui.machine.snapshot import Gpu, Host, IbPort, Island, Machine, Nic
 from dstui.plan import Plan
 
 DATA = Path(__file__).parent / "data" / "gpus.json"
-UNITS = {"memory": 1 << 20, "bf16": 1e12, "fp16": 1e12, "fp32": 1e12, "bandwidth": 1e9, "nvlink": 1e9}
+UNITS = {"memory": 1 << 20, "bf16": 1e12, "fp16": 1e12, "fp32": 1e12, "bandwidth": 1e9, "nvlink": 1e9, "matmul": 1e12, "matmul32": 1e12}
 """The units of the numbers in the file."""
 MOST_GPUS, MOST_NODES = 64, 16_384
 
@@ -48,6 +48,10 @@ class Chip(NamedTuple):
     """The sources of the figures, by name."""
     unverified: str
     """The figures without a source, by name."""
+    matmul: float = 0.0
+    """The best 16-bit matrix multiplication that was measured on such a card; 0 = none was found."""
+    matmul32: float = 0.0
+    """The same in 32 bits, without TF32."""
 
 
 @cache

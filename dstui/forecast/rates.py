@@ -30,14 +30,15 @@ REACH: Mapping[str, PeakShares] = {
     "hopper_cut": PeakShares(0.95, 1.0, 0.85),
     "blackwell": PeakShares(0.78, 0.65, 0.55),
     "ada": PeakShares(0.85, 0.83, 0.3),
-    "geforce": PeakShares(0.95, 1.0, 0.65),
+    "geforce": PeakShares(1.07, 1.0, 0.65),
     "volta": PeakShares(0.80, 0.83, 0.2),
     "cdna": PeakShares(0.51, 0.9, 0.15),
 }
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
 marked for it, those of Blackwell chosen by its rows there; the others are those of the nearest generation. GeForce cards accumulate in 32
 bits at half of their rate, so the power limit does not slow that down, and attention, whose other operations are not halved, reaches twice
-Ampere's share of it; 0.95 is what cuBLAS reaches on an L20 (github.com/xlite-dev/LeetCUDA, kernels/hgemm).
+Ampere's share of it; they boost beyond the clock of their data sheets: PyTorch reaches 1.04 to 1.15 of it on RTX 3090, 4070 SUPER, 4090 and
+5090 (github.com/zzc0721/torch-performance-test-data, database.md). Cards with a measured multiplication in the catalogue use that instead.
 H20 has Hopper's memory and power with a seventh of its matrix units, which are never throttled: 89 % of its peak in Qwen2.5-7B with 16k
 tokens (ms-swift, examples/train/flash_attention_3). FlashAttention-2 on Ampere and Hopper: its own figures, and ALST's steps of 0.2 to 3.7
 million tokens (arxiv.org/abs/2506.13996, table 1)."""
@@ -148,9 +149,9 @@ def _rates_of(machine: Machine, gpus: Sequence[int], nodes: int, half: bool, att
     cores = known(machine.host.cores_usable, known(machine.host.cpus_usable, 16))
     drives = sum(1 for disk in known(machine.host.disks, ()) if known(disk.nvme, False))
     return Rates(
-        flops=peak * reach.matrix,
-        slow_flops=chip.fp32 * reach.matrix,
-        sustained=reach.sustained,
+        flops=chip.matmul or peak * reach.matrix,
+        slow_flops=chip.matmul32 or chip.fp32 * reach.matrix,
+        sustained=1.0 if chip.matmul else reach.sustained,
         attention=newest if attention == "flash3" else peak * reach.attention,
         newest_attention=0.0 if attention in ("flash3", "eager") else newest,
         memory=chip.bandwidth,

@@ -50,14 +50,16 @@ def ranged(found: Speed, spread: float | None, one: Timed | None, rates: Rates, 
     """
     if spread is not None:
         return found._replace(range=(found.tokens * (1 - min(spread, 0.9)), found.tokens * (1 + spread)))
-    low, high = (slowest(one, rates), fastest(one, rates)) if one else (found.tokens * SLOWER, found.tokens * FASTER)
+    low, high = (
+        (slowest(one, found.step, rates), fastest(one, found.step, rates)) if one else (found.tokens * SLOWER, found.tokens * FASTER)
+    )
     return found._replace(range=(low * (FULL if full else 1), high))
 
 
-def slowest(one: Timed, rates: Rates) -> float:
-    """Return the tokens per second at the lower end: with the slowest of what is not known."""
+def slowest(one: Timed, likely: float, rates: Rates) -> float:
+    """Return the tokens per second at the lower end: with the slowest of what is not known. `likely`: the seconds of the forecast step."""
     setup, w, t = one.setup, one.work, one.traffic
-    steps = [likely := step_seconds(setup.accumulation, w, t)]
+    steps = [likely]
     late = SLOW_HOST * t.host - max(running_seconds(w, t), t.host)
     if late > 0:
         steps.append(likely + setup.accumulation * late)
@@ -70,9 +72,9 @@ def slowest(one: Timed, rates: Rates) -> float:
     return _tokens(one, max(steps)) * SLOWER
 
 
-def fastest(one: Timed, rates: Rates) -> float:
-    """Return the tokens per second at the upper end: with the fastest of what is not known."""
-    steps = [step_seconds(one.setup.accumulation, one.work, one.traffic)]
+def fastest(one: Timed, likely: float, rates: Rates) -> float:
+    """Return the tokens per second at the upper end: with the fastest of what is not known. `likely`: the seconds of the forecast step."""
+    steps = [likely]
     if rates.newest_attention:
         steps.append(_step_with(one, replace(rates, attention=rates.newest_attention)))
     if not rates.network_known and "between" not in rates.measured:

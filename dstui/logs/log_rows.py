@@ -70,8 +70,9 @@ class LogRows:
         self.hidden = 0
         """The number of lines that do not pass the filter, of those tested."""
         self._narrow = only is not None or not isnan(cutoff) or least != ALL
-        self._size = WORKED if dedup or self._narrow else BLOCK
-        self._back: Iterator[Slice] | None = (part for each in timeline.back() for part in cut(each, back=True, most=self._size))
+        self._size = size = WORKED if dedup or self._narrow else BLOCK
+        # not `self._size` inside: with a cycle, a view that was closed would keep its cached rows until the next collection
+        self._back: Iterator[Slice] | None = (part for each in timeline.back() for part in cut(each, back=True, most=size))
         self._blocks: deque[LogBlock] = deque()
         self._oldest = 0  # the number of the first block
         self._memory = 0

@@ -19,7 +19,7 @@ from dstui.plan.patterns import METRICS
 from dstui.plan.scalars import yaml_scalar
 from dstui.runs.run import Run
 
-Kept = Literal["start", "ends", "end", "all"]
+Kept = Literal["start", "ends", "end", "all", "value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ _ALL: Final = (
     Column("hosts", "how many hosts", lambda run: len(run.hosts), lambda run: str(len(run.hosts)), number=True),
     _texts("host", "the host, or the first of several", lambda run: (run.hosts or [""])[0], 24),
     _texts("user", "owner of the run", lambda run: run.user, 16),
-    _texts("changed", "what its Plan changed since the previous run", _changed),
+    replace(_texts("changed", "what its Plan changed since the previous run", _changed), keeps="value"),
     _texts("cause", "the code of why it failed", lambda run: run.cause, 24),
     _texts("why", "why it ended", lambda run: run.why),
     _texts("folder", "its folder", lambda run: one_line(str(run.folder.path))),

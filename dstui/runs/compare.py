@@ -100,7 +100,7 @@ def _run_lines(runs: Sequence[Run]) -> Iterator[Line]:
     for name, scale, size in BESIDE_FORECAST:
         values = [getattr(run.taken, size, None) for run in runs]
         if any(value is not None for value in values):
-            texts = [_beside(size, value, getattr(run.taken, scale, None)) for value, run in zip(values, runs, strict=True)]
+            texts = [_beside(size, value, _scale(run.taken, scale)) for value, run in zip(values, runs, strict=True)]
             yield Line("run", name, tuple(values), tuple(texts))
 
 
@@ -111,6 +111,13 @@ BESIDE_FORECAST: Final = (
 )
 """The label of a line, and the fields of `Taken` that it shows."""
 assert all(field in Taken.__slots__ for _, *fields in BESIDE_FORECAST for field in fields)
+
+
+def _scale(taken: Taken | None, name: str) -> float | None:
+    """Return a ratio to the forecast. Without GPUs the forecast's memory is the host's."""
+    on_host = taken is not None and taken.gpu_bytes is None
+    found: float | None = getattr(taken, "memory_scale" if on_host and name == "host_scale" else name, None)
+    return found
 
 
 def _beside(size: str, value: float | None, scale: float | None) -> str:

@@ -103,9 +103,17 @@ def _cells_of(sign: str) -> int:
 
 
 def cut(text: str, width: int, keeps: Kept = "start") -> str:
-    """Cut a text to at most `width` cells, with an ellipsis for what is not kept. Of both ends, a third is the start."""
+    """Cut a text to at most `width` cells, with an ellipsis for what is not kept. Of both ends, a third is the start.
+
+    `value`: of several parts the first one, whose end is its value: `…batch_size_per_gpu 8 → 16, …`.
+    """
     if cell_len(text) <= width:
         return text
+    if keeps == "value":
+        first, more, _ = text.partition(", ")
+        rest = ", …" if more and width > LEAST else ""
+        if cell_len(first) > width - len(rest):
+            return cut(first, width - len(rest), "end") + rest
     room = max(width - 1, 0)
     start = _first_cells(text, {"ends": room // 3, "end": 0}.get(keeps, room))
     return f"{start}…{_first_cells(text[::-1], room - cell_len(start))[::-1] if keeps in ('ends', 'end') else ''}"

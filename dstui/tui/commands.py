@@ -18,7 +18,7 @@ from textual.widgets import Input
 from dstui.base.text import one_line
 from dstui.tui.dialogs.dialog import Over
 from dstui.tui.dialogs.reading import TextViewer
-from dstui.tui.flows.preferences import choosable, format_setting
+from dstui.tui.flows.preferences import OWN, choosable, format_setting
 from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.review import LINES
 from dstui.tui.forms.steps import STEPS
@@ -97,7 +97,7 @@ class Palette(CommandPalette, Over[None]):
     DEFAULT_CSS = """
     Palette Footer { dock: bottom; height: 1; }
     Palette SearchIcon { color: $primary; }  /* Textual's is black in every theme */
-    Palette:ansi > .command-palette--help-text { text-style: none; }  /* dim text is unreadable on the colour of the cursor */
+    Palette:ansi > .command-palette--help-text { text-style: not bold; }  /* dim text is unreadable on the colour of the cursor */
     """
 
     def compose(self) -> ComposeResult:
@@ -185,7 +185,7 @@ class Commands(Provider):
         yield Command("Screenshot", picture, partial(take_screenshot, self.app, app.session))
 
     def _themes(self) -> Iterator[Command]:
-        for name in self.app.available_themes:
+        for name in sorted(self.app.available_themes, key=lambda name: name not in OWN):
             yield Command(f"Theme: {name}", "Colours; remembered.", partial(setattr, self.app, "theme", name))
 
     def _runs_and_plans(self) -> Iterator[Command]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from textual import on
+from textual import events, on
 from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.widget import Widget
@@ -119,15 +119,13 @@ class MainScreen(CurrentSizeScreen[None]):
         """Return whether an action would have an effect now, by its pane and its object."""
         return self.step.pane in PANES.get(action, ()) and (action not in self.needs or bool(self.needs[action]()))
 
+    @on(events.DescendantFocus)
+    @on(events.ScreenResume)
     def show_keys(self) -> None:
-        """Show the enabled keys in the footer."""
+        """Show the enabled keys in the footer. Another screen on top may have changed which ones are enabled, and the size."""
         if self.is_topmost:
             possible = frozenset(name for name in ACTIONS if self.check_action(name, ()))
             self.footer.show(valid(self.typing_pane if self.typing else self.step.pane, possible))
-
-    def on_descendant_focus(self) -> None:
-        """Update the footer for the new focus."""
-        self.show_keys()
 
     @property
     def here(self) -> Field | Finding | None:

@@ -63,7 +63,7 @@ class RunScreen(MainScreen):
         self.view = JobView()
         self.title_bar = JobTitle(lambda: self.view.job)
         self.acting = (self, self.view)
-        self.prompts, self.explaining, self.plotting = LogPrompts(self.view), Explaining(self.view), Plotting(self.view)
+        self.prompts, self.explaining, self.plotting = LogPrompts(self.view), Explaining(self.view, self.action_fix), Plotting(self.view)
         self.reporting = Reporting(self.explaining, session)
         self.view.charts.pick = lambda name: self._with_job(partial(self.plotting.show, name=name))
         self._wanted: JobFolder | None = None
@@ -74,7 +74,7 @@ class RunScreen(MainScreen):
             "look": lambda: self.view.job is None and self.view.jobs.keys,
             "follow": lambda: self.view.job is not None and not self.view.log_view.follow,
             "stop": lambda: self.view.job is not None and self.view.job.stoppable,
-            "stacks": lambda: self.view.job is not None and self.view.job.alive,
+            "stacks": lambda: self.view.job is not None and self.view.job.alive and self.view.job.follower.ranks,
             "again": lambda: self.view.job is not None and not self.view.job.alive,
             "fix": lambda: self.view.why.fix,
             "reason": lambda: self.view.why.diagnosis,

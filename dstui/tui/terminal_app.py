@@ -9,9 +9,9 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ from dstui.base.output import say
 from dstui.base.regular_files import append_regular
 from dstui.tui.kit.drawing import SAFELY, combine_filters
 from dstui.tui.kit.driver import LastingDriver
-from dstui.tui.kit.styles import ANSI_DARK, THEMES
+from dstui.tui.kit.styles import ANSI_THEMES, THEMES
 from dstui.tui.kit.textual_mends import mend_textual
+from dstui.tui.kit.typed_ahead import TypedAhead
 from dstui.tui.session.settings import setting
 
 
@@ -58,7 +59,7 @@ class TerminalApp(App[int]):
         self._variables: dict[str, dict[str, str]] = {}
         super().__init__()
         self.stylesheet: Stylesheet = ThemedStyles(variables=self.get_css_variables())
-        for theme in (*THEMES, ANSI_DARK):
+        for theme in (*THEMES, *ANSI_THEMES):
             self.register_theme(theme)
         # Textual copies the list of all themes for each line that it paints. No theme is registered later, so answers may be kept; a method
         # in the class could not be cached without also caching the application.
@@ -67,6 +68,7 @@ class TerminalApp(App[int]):
         self.theme = wanted if wanted in self.available_themes else THEMES[0].name
         self.refresh_css()  # Textual has read $TEXTUAL_THEME before our themes were registered, and takes the same name for no change
         self.leaving = False
+        self._typed_ahead = TypedAhead(self, partial(_deliver, self, super().on_event))
         self.tracebacks: list[str] = []
         """The tracebacks of errors that have ended the session."""
 
@@ -112,10 +114,10 @@ class TerminalApp(App[int]):
         self._close_messages_no_wait()
 
     async def on_event(self, event: events.Event) -> None:
-        """Drop input after the exit has begun, and clicks on widgets that are gone."""
-        if self.leaving and isinstance(event, (events.InputEvent, events.Paste)):
-            return
-        if not (isinstance(event, events.MouseEvent) and _has_gone(self, event)):
+        """Deliver input in order, each key once the one before has had its effect."""
+        if isinstance(event, (events.InputEvent, events.Paste)) and not event.is_forwarded:
+            await self._typed_ahead.take(event)
+        else:
             await super().on_event(event)
 
 
@@ -124,6 +126,12 @@ def themes() -> frozenset[str]:
     from textual.theme import BUILTIN_THEMES
 
     return frozenset(BUILTIN_THEMES) | {theme.name for theme in THEMES}
+
+
+async def _deliver(app: TerminalApp, handle: Callable[[events.Event], Awaitable[None]], event: events.Event) -> None:
+    """Handle input, except after the exit has begun, and clicks on widgets that are gone."""
+    if not app.leaving and not (isinstance(event, events.MouseEvent) and _has_gone(app, event)):
+        await handle(event)
 
 
 def _has_gone(app: TerminalApp, event: events.MouseEvent) -> bool:

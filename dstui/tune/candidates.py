@@ -6,6 +6,7 @@ The decision depends on nothing else, so that an interrupted tune continues wher
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import product, zip_longest
@@ -44,6 +45,10 @@ PROMISING = 0.05
 """A candidate is measured unless what its settings did elsewhere lets expect a rate that is lower than the best by this share."""
 PATIENCE = 2
 """Candidates around the best that bring nothing, after which no other is measured if the likely best was measured at once (`_leap`)."""
+DOUBTFUL = 0.05
+"""The deviation of a step from which on other work disturbs a machine, so that the two fastest candidates are measured again."""
+AGAIN = 2
+"""The maximum number of jobs that measure a candidate again."""
 CLEARLY = 0.1
 """A rate that is lower than the best by this share is really slower; a smaller difference may be noise."""
 ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
@@ -109,7 +114,7 @@ class Problem:
 
 def next_candidate(problem: Problem, results: Sequence[Result]) -> Candidate | None:
     """Return what to measure next; None if nothing worthwhile is left. The unchanged Plan comes first."""
-    was = problem.setup()
+    was, results = problem.setup(), merged(results)
     if not results:
         return Candidate(f"the Plan as it is: {way_of(was)}", (), was)
     if problem.only:
@@ -121,6 +126,26 @@ def next_candidate(problem: Problem, results: Sequence[Result]) -> Candidate | N
     return next((one for one in ways(problem, was, results) if one.key not in tried), None)
 
 
+def merged(results: Sequence[Result]) -> list[Result]:
+    """Return a result for each candidate: the fastest of several, because other work on a machine only slows jobs."""
+    found: dict[str, Result] = {}
+    for one in results:
+        known = found.setdefault(key_of(one.patch), one)
+        if (one.rate or 0.0) > (known.rate or 0.0):
+            found[key_of(one.patch)] = one
+    return list(found.values())
+
+
+def doubtful(results: Sequence[Result]) -> Result | None:
+    """Return a result to measure again: of the two fastest on a busy machine, the slower one first; None if there is no doubt."""
+    single = merged(results)
+    ranked = sorted((one for one in single if one.rate and one.state in ("measured", "slower")), key=lambda one: one.rate or 0.0)[-2:]
+    if len(ranked) < 2 or len(results) - len(single) >= AGAIN or max(one.spread or 0.0 for one in ranked) <= DOUBTFUL:
+        return None
+    times = Counter(key_of(one.patch) for one in results)
+    return next((one for one in ranked if times[key_of(one.patch)] == 1), None)
+
+
 def best_of(results: Sequence[Result]) -> Result | None:
     """Return the fastest result; None if nothing was measured."""
     return max((one for one in results if one.state == "measured" and one.rate), key=lambda one: one.rate or 0.0, default=None)
@@ -128,6 +153,7 @@ def best_of(results: Sequence[Result]) -> Result | None:
 
 def preferred(results: Sequence[Result]) -> Result | None:
     """Return the first result that is as fast as the fastest, apart from noise: the Plan comes first, then the usually fastest."""
+    results = merged(results)
     best = best_of(results)
     if best is None:
         return None
@@ -141,7 +167,7 @@ def preferred(results: Sequence[Result]) -> Result | None:
 
 def regret_of(problem: Problem, results: Sequence[Result]) -> float | None:
     """Return by what share the forecast's own choice is slower than the best result; None if that was not measured."""
-    alone = replace(problem, measured={})
+    alone, results = replace(problem, measured={}), merged(results)
     rates = {id(one): alone.expected(Candidate(one.label, tuple(one.patch), problem.setup(one.patch))).rate for one in results if one.rate}
     if sum(1 for rate in rates.values() if rate) > 1:
         ran = [one for one in results if rates.get(id(one))]

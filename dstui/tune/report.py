@@ -8,6 +8,7 @@ from typing import Any
 from dstui.jobs.store.plan_diff import changes
 from dstui.machine.report import format_size
 from dstui.plan import Plan
+from dstui.tune.candidates import merged
 from dstui.tune.record import Result, TuneFolder
 
 RESTLESS = 0.25
@@ -29,7 +30,9 @@ def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str, regre
         if result.note:
             yield f"  {'':>2}  {result.note}"
     yield "samples/s of all ranks, and memory of a GPU (of ranks on CPUs: RAM of a node); ± is the median deviation of a step"
-    yield f"{len(folder.results)} candidates, {sum(one.seconds for one in folder.results):.0f} s of jobs: {WORDS[why]}"
+    again = len(folder.results) - len(merged(folder.results))
+    repeated = f", {again} again because other work disturbs this machine" if again else ""
+    yield f"{len(folder.results) - again} candidates{repeated}, {sum(one.seconds for one in folder.results):.0f} s of jobs: {WORDS[why]}"
     if any((one.spread or 0.0) > RESTLESS for one in folder.results):
         yield f"the time of a step differed by more than {RESTLESS:.0%}: something else runs on this machine; --fresh measures again"
     if regret is not None:
@@ -60,7 +63,7 @@ def _measured(result: Result) -> str:
 
 def gain(results: Sequence[Result], chosen: Result) -> float | None:
     """Return the rate of the choice divided by the Plan's own; None if that was not measured."""
-    own = next((one for one in results if not one.patch), None)
+    own = next((one for one in merged(results) if not one.patch), None)
     return chosen.rate / own.rate if own is not None and own.rate and chosen.rate else None
 
 

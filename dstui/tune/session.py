@@ -17,7 +17,7 @@ from dstui.jobs.control.start import LaunchError
 from dstui.jobs.control.stop import stop
 from dstui.plan import Plan
 from dstui.render.target import Target
-from dstui.tune.candidates import CLEARLY, Candidate, Problem, best_of, next_candidate, preferred
+from dstui.tune.candidates import CLEARLY, Candidate, Problem, best_of, doubtful, key_of, next_candidate, preferred
 from dstui.tune.outputs import discard, prepare, redirected
 from dstui.tune.record import Result, TuneFolder
 from dstui.tune.trial import Goal, run_trial
@@ -68,7 +68,7 @@ class Tune:
             if folder.results and left < _typical(folder):
                 return self._finished("budget")
             problem = replace(problem, measured=_measured(problem))
-            candidate = next_candidate(problem, folder.results)
+            candidate = next_candidate(problem, folder.results) or self._again(problem)
             if candidate is None:
                 return self._finished("done")
             if new := self._errors(problem.plan.patch(candidate.patch)) - allowed:
@@ -78,6 +78,11 @@ class Tune:
             result = self._measure(problem, candidate, left)
             folder.keep(result)
             self.tell(f"   {describe(result)}")
+
+    def _again(self, problem: Problem) -> Candidate | None:
+        """Return a candidate to measure again, if other work on the machine may have decided."""
+        one = None if self.options.only else doubtful(self.folder.results)
+        return Candidate(f"{one.label}, again", tuple(one.patch), problem.setup(one.patch)) if one else None
 
     def _finished(self, why: str) -> str:
         self.folder.write(finished=True)
@@ -98,7 +103,8 @@ class Tune:
         place = folder.outputs(job)
         plan = trial_plan(problem.plan.patch(candidate.patch), place, options.script_options)
         prepare(place, plan.job.args)
-        best = None if options.only else best_of(folder.results)
+        repeated = any(key_of(one.patch) == candidate.key for one in folder.results)
+        best = None if options.only or repeated else best_of(folder.results)
         close = best.rate if best is not None and best.rate else 0.0
         goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=_least(best), best=close)
         folder.keep(result)

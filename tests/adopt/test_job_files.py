@@ -42,7 +42,41 @@ JOBS = {
     "keys with capitals": ('Entrypoint: "torchrun t.py\n"\nArgs: "--x 1"\nEnvs: [{Name: NCCL_DEBUG, Value: INFO}]\n', "torchrun t.py --x 1"),
     "dstack": ("type: task\nenv:\n  - NCCL_DEBUG=INFO\ncommands:\n  - cd src\n  - |\n    torchrun \\\n      t.py\n", "torchrun t.py"),
     "SkyPilot": ("envs:\n  NCCL_DEBUG: INFO\nsetup: pip install x\nrun: |\n  deepspeed --num_gpus 8 t.py\n", "deepspeed --num_gpus 8 t.py"),
-    "Determined": ("entrypoint: >-\n  python -m determined.launch.deepspeed\n  python t.py\n  --deepspeed ds.json\n", "python t.py --deepspeed ds.json"),
+    "Determined": (
+        "resources: {slots_per_trial: 2}\nentrypoint: >-\n  python -m determined.launch.deepspeed\n  python t.py\n  --deepspeed ds.json\n",
+        "deepspeed --num_gpus=2 t.py --deepspeed ds.json",
+    ),
+    "inputs of Azure ML": (
+        "inputs:\n  lr: {type: number, default: 1e-5}\n  data: {type: uri_file}\n"
+        "command: >-\n  torchrun t.py\n  --data '${{inputs.data}}'\n  $[[--lr '${{inputs.lr}}']]\n",
+        "torchrun t.py --data $DATA --lr 1e-5",
+    ),
+    "pods of a PyTorchJob": (
+        "kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: 3\n      x:\n"
+        "        command: [sh, -c, 'torchrun --nnodes=$PET_NNODES t.py']\n    Master: {replicas: 1}\n",
+        "torchrun --nnodes=4 t.py",
+    ),
+    "numbers of SkyPilot": (
+        "num_nodes: 2\nresources:\n  accelerators: H100:4\nrun: |\n  torchrun --nnodes $SKYPILOT_NUM_NODES --nproc_per_node $SKYPILOT_NUM_GPUS_PER_NODE t.py\n",
+        "torchrun --nnodes 2 --nproc_per_node 4 t.py",
+    ),
+    "MosaicML": ("run_name: a\nimage: x\ncluster: r1z1\ncommand: |\n  accelerate launch --num_machines 2 t.py\n", "accelerate --num_machines 2 t.py"),
+    "GitLab": (
+        "variables: {NCCL_DEBUG: INFO}\ntest:\n  script:\n    - pip install x\n    - torchrun --nproc_per_node=8 -m pytest\n  only:\n    - main\n",
+        "torchrun --nproc_per_node=8 -m pytest",
+    ),
+    "GitHub": (
+        "env:\n  KEY: ${{ secrets.KEY }}\njobs:\n  a:\n    env: {NCCL_DEBUG: INFO}\n    steps:\n      - uses: x\n      - run: |\n          torchrun t.py\n",
+        "torchrun t.py",
+    ),
+    "docker compose": (
+        "services:\n  train:\n    image: x\n    entrypoint: deepspeed /workspace/t.py\n    environment:\n      - NCCL_DEBUG=INFO\n",
+        "deepspeed /workspace/t.py",
+    ),
+    "VESSL": (
+        "name: a\nresources: {cluster: x}\nrun:\n  - command: accelerate launch t.py --model $M\nenv: {NCCL_DEBUG: INFO, M: big, KEY: {secret: x}}\n",
+        "accelerate t.py --model big",
+    ),
     "Azure ML": (
         "command: python t.py --x 1\ndistribution:\n  type: pytorch\n  process_count_per_instance: 4\nresources:\n  instance_count: 2\n",
         "torchrun --nnodes=2 --nproc_per_node=4 t.py --x 1",

@@ -421,7 +421,7 @@ def test_page_decoration_around_a_paste_is_removed(pasted: str) -> None:
     "text",
     [
         "echo {1..999999999}",
-        "while true; do :; done",
+        "N=0; while true; do N=$((N + 1)); done",
         "f() { f; }; f; deepspeed t.py",
         "for a in {1..9999}; do for b in {1..9999}; do :; done; done",
         "A=x; for i in {1..60}; do A=$A$A; done; deepspeed t.py",
@@ -432,6 +432,18 @@ def test_page_decoration_around_a_paste_is_removed(pasted: str) -> None:
 def test_endless_text_gives_a_message(text: str) -> None:
     with pytest.raises(ShellLimit):
         read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "launches"),
+    [
+        ("(while true; do nvidia-smi; sleep 9; done) & M=$!; deepspeed t.py; kill $M", ["t.py"]),
+        ("while :; do date >> log; sleep 1; done &\ndeepspeed t.py", ["t.py"]),
+        ("while true; do deepspeed t.py; sleep 1; done; deepspeed u.py", ["t.py"]),
+    ],
+)
+def test_endless_loop_is_followed_once_and_what_runs_beside_it_goes_on(text: str, launches: list[str]) -> None:
+    assert [launch.words[-1] for launch in read(text).launches] == launches
 
 
 @pytest.mark.parametrize(
@@ -486,3 +498,9 @@ def test_folder_that_is_not_here_is_left_again(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     shell = read("cd a\ncd gone/b && x\ncd ../..\ndeepspeed t.py", str(tmp_path))
     assert shell.launches[0].folder == str(tmp_path / "a")
+
+
+def test_launch_that_converts_or_evaluates_is_not_taken_before_the_training() -> None:
+    found = read("torchrun --nproc_per_node 1 tools/convert.py\ntorchrun t.py --x 1\ntorchrun run_eval.py\n").launches
+    assert [launch.words[-1] for launch in found] == ["1", "tools/convert.py", "run_eval.py"]
+    assert read("deepspeed evaluate.py").launches[0].words == ("evaluate.py",)

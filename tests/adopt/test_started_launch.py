@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -43,6 +44,20 @@ def test_launch_of_a_program_stands_on_its_line(name: str) -> None:
 def test_command_that_changes_is_not_guessed(change: str) -> None:
     found = started_launch(f"{HEAD}cmd = ['deepspeed', 't.py']\n{change}\nsubprocess.run(cmd)")
     assert (found.text, found.unclear) == ("", 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cmd = ['srun', '--nodes=2', 'torchrun', str(worker)]\nif one:\n    cmd = ['torchrun', str(worker)]\nsubprocess.run(cmd)",
+        "cmd = ['nice', '-n', '15', 'torchrun', 't.py', *more(1)]\nsubprocess.Popen(cmd)",
+        "if many:\n    cmd = f'python -m torch.distributed.run t.py {n}'\nelse:\n    cmd = 'python t.py'\ncmd += ' &'\nos.system(cmd)",
+        "cmd = [sys.executable, '-m', 'torch.distributed.launch', *more(1)]\nsubprocess.run(cmd)",
+    ],
+)
+def test_launch_behind_another_program_or_in_a_branch_is_named_by_its_line(text: str) -> None:
+    found = started_launch(HEAD + text)
+    assert (found.text, found.unclear) == ("", text.count("\n") + 2)
 
 
 @pytest.mark.parametrize(
@@ -90,3 +105,15 @@ def test_configuration_that_a_script_builds_is_noted(tmp_path: Path) -> None:
     assert "t.py has its DeepSpeed configuration in itself (line 2: " in done.stderr and done.returncode == 0
     env, _, section = done.stdout.partition("env:")[2].partition("deepspeed:")
     assert re.findall(r"(\w): ['\"]?\d", env) == ["B", "A", "D", "C"] and "train_batch_size: 8" in section
+
+
+def test_launch_in_the_python_of_a_notebook_is_read_or_named(tmp_path: Path) -> None:
+    def book(code: str) -> str:
+        cells = [{"cell_type": "code", "source": ["!pip install x\n", "import subprocess, shlex\n", code]}]
+        (tmp_path / "n.ipynb").write_text(json.dumps({"nbformat": 4, "cells": cells}))
+        ran = dstui("import", "n.ipynb", cwd=tmp_path)
+        return ran.stdout + ran.stderr
+
+    assert "script: t.py" in book("subprocess.run(['torchrun', '--nproc_per_node=2', 't.py'])")
+    unclear = book("cmd = f'accelerate launch t.py --n {cfg[\"n\"]}'\nsubprocess.Popen(shlex.split(cmd))")
+    assert "cmd = f'accelerate launch t.py" in unclear and "only a run shows" in unclear

@@ -22,6 +22,14 @@ RAISED = {
         ("CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY", "numba/cuda/cudadrv/driver.py"),
         ("RuntimeError: Device(id:3) memory isn't enough and alloc failed, kernel name: Default/MatMul-op7", "mindspore/common/api.py"),
     ],
+    "PINNED-MEM": [
+        ("torch.OutOfMemoryError: allocate_host_memory:torch_npu/CachingHostAllocator.cpp:88 NPU function error", "torch_npu/a.py")
+    ],
+    "Z3-INFLIGHT": [
+        ("AssertionError: {'id': 7, 'status': 'INFLIGHT', 'numel': 64, 'ds_numel': 64}", "deepspeed/runtime/zero/partition_parameters.py")
+    ],
+    "CKPT-DISK": [("RuntimeError: [enforce fail at inline_container.cc:9] . unexpected pos 64\nvs 9", "torch/serialization.py")],
+    "RACE-FS": [("OSError: [Errno 116] Stale file handle: '/nfs/step_7/latest'", "torch/serialization.py")],
     "CUDA-ILLEGAL": [("torch.AcceleratorError: CUDA error: unspecified launch failure", "torch/cuda/streams.py")],
     "INVALID-ORDINAL": [
         ("RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1.", "torch/serialization.py"),
@@ -61,6 +69,7 @@ RAISED = {
         ("RuntimeError: Tensor for argument #2 'mat1' is on CPU, but expected it to be on GPU", ""),
     ],
     "DTYPE-MIX": [
+        ("RuntimeError: output tensor must have the same type as input tensor", "torch/distributed/distributed_c10d.py"),
         ("RuntimeError: FlashAttention only support fp16 and bf16 data type", "flash_attn/flash_attn_interface.py"),
         ("ValueError: Attempting to unscale FP16 gradients.", "torch/cuda/amp/grad_scaler.py"),
         ("RuntimeError: Found dtype Float but expected Half", "torch/autograd/__init__.py"),
@@ -87,6 +96,8 @@ RAISED = {
         ("FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'", "subprocess.py"),
     ],
     "IMPORT-VERSION": [
+        ("AttributeError: module 'PIL.Image' has no attribute 'ANTIALIAS'", ""),
+        ("AttributeError: module 'keras.backend' has no attribute 'set_session'", "keras_cv/a.py"),
         ("TypeError: load() missing 1 required positional argument: 'Loader'", "tool/config.py"),
         ("huggingface_hub.errors.StrictDataclassFieldValidationError: Validation error for field 'depth':", "huggingface_hub/a.py"),
         ("TypeError: Descriptors cannot not be created directly.", "google/protobuf/descriptor.py"),
@@ -137,6 +148,8 @@ RAISED = {
     ],
     "MODEL-LOAD": [("RuntimeError: Internal: a.cc(1101) [model_proto->ParseFromArray(serialized.data(), n)]", "sentencepiece/__init__.py")],
     "DATA": [
+        ("EOFError: Ran out of input", ""),
+        ("ValueError: Undefined dataset dogs in dataset_info.json.", "llamafactory/data/parser.py"),
         ("FileNotFoundError: Unable to find '/data/train.json' at /home/x", "datasets/data_files.py"),
         ("ValueError: Unknown split \"validation\". Should be one of ['train'].", "datasets/arrow_reader.py"),
         ("ValueError: BuilderConfig 'x' not found. Available: ['default']", "datasets/builder.py"),
@@ -206,6 +219,8 @@ SHELLS = {
     "SLURM-PREEMPT": ["2026-01-02 03:04:05 Interrupted - Training job interrupted"],
     "SLURM-CANCEL": ["TERM_OWNER: job killed by owner."],
     "CTRL-C": [
+        "Interrupt! Saving the weights...",
+        "Interrupted: stopping after this step",
         "Error: The operation was canceled.",
         "Terminated",
         "[1]+  Terminated              nohup python train.py",
@@ -226,7 +241,11 @@ SHELLS = {
         "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.",
         "ERROR lifecycle: failed to start message: Error Code: ScriptExecution.StreamAccess.NotFound: The requested stream was not found.",
     ],
-    "SIGABRT": ["corrupted double-linked list", "Aborted"],
+    "SIGABRT": [
+        "corrupted double-linked list",
+        "Aborted",
+        "F0301 10:00:09.224201 31685 net.cpp:703] Check failed: a == b (64 vs. 9)\n*** Check failure stack trace: ***",
+    ],
     "SIGSEGV": ["  died with signal 11, with coredump"],
     "OOM-HOST": [
         "slurmstepd: error: Job 123 exceeded memory limit (1234 > 1000), being killed",
@@ -433,6 +452,18 @@ def test_vllm_only_reports_that_its_engine_ended(tmp_path: Path) -> None:
     engine = [f"(EngineCore pid=367) {line}" for line in (*head, error)]
     assert diagnose_lines(tmp_path / "a", [*engine, *head, dead]).cause == "OOM-GPU"
     assert diagnose_lines(tmp_path / "b", [*head, dead]).cause is None
+
+
+def test_client_of_deepspeed_mii_only_reports_that_its_server_crashed(tmp_path: Path) -> None:
+    head = ["Traceback (most recent call last):", f'  File "{SITE}mii/server_client.py", line 115, in wait', "    raise RuntimeError("]
+    built = ["Traceback (most recent call last):", f'  File "{SITE}torch/utils/cpp_extension.py", line 7, in load', "    raise e"]
+    lines = [
+        *built,
+        "RuntimeError: Error building extension 'ds_op'",
+        *head,
+        "RuntimeError: server crashed for some reason, unable to proceed",
+    ]
+    assert diagnose_lines(tmp_path / "log", lines).cause == "OP-BUILD"
 
 
 @pytest.mark.parametrize("label", ["(VllmWorker TP3 pid=41) ERROR 08-17 17:51:23 [a.py:559] ", "(Worker_TP3 pid=41) "])

@@ -225,6 +225,12 @@ def test_script_that_continues_after_a_missing_command_did_not_end_by_it(tmp_pat
     assert diagnose_lines(tmp_path / "log", [words, *steps, *raised(["KeyError: 'labels'"])]).cause == "USER-PY"
 
 
+@pytest.mark.parametrize("figure", ["0.4360564445656344", "12 %", "1.2e-05"])
+def test_figure_called_error_is_no_exception(tmp_path: Path, figure: str) -> None:
+    steps = [f"layer {number} of 32" for number in range(9)]
+    assert diagnose_lines(tmp_path / "log", [*steps, f"Error: {figure}", "Proxy loss: 24.93"]).cause is None
+
+
 @pytest.mark.parametrize(
     "last", [last for _, last, _ in RAISED[::5] if last.startswith(("RuntimeError", "ValueError", "ImportError", "FileNotFoundError"))]
 )
@@ -249,6 +255,20 @@ def test_traceback_drawn_by_rich_names_the_scripts_line(tmp_path: Path) -> None:
     found = diagnose_lines(tmp_path / "log", lines)
     assert (found.cause, found.confidence) == ("USER-PY", "medium")
     assert "/home/me/train.py, line 30" in report(found)
+
+
+def test_line_marked_by_rich_counts_where_the_path_is_broken(tmp_path: Path) -> None:
+    drawn = [
+        "╭───────────── Traceback (most recent call last) ─────────────╮",
+        "│ /home/me/a/project/with/long/names/train.py:4               │",
+        "│ 85 in fit                                                   │",
+        "│                                                             │",
+        "│    484 │   # the loop                                       │",
+        "│ ❱  485 │   step(batch)                                      │",
+        "╰─────────────────────────────────────────────────────────────╯",
+        "KeyError: 'labels'",
+    ]
+    assert "line 485" in diagnose_lines(tmp_path / "log", drawn).why
 
 
 def test_version_accepted_by_deepspeed_is_no_mismatch(tmp_path: Path) -> None:

@@ -37,6 +37,16 @@ def test_each_catalogue_figure_has_a_source_or_is_marked_unverified() -> None:
     assert "no published source" not in named_machine("8xH100-80").source
 
 
+def test_measured_multiplications_have_a_source_and_are_near_the_data_sheet() -> None:
+    measured = [chip for chip in chips() if chip.matmul]
+    assert {"RTX-3090", "RTX-4090", "RTX-5090", "L40S"} <= {chip.name for chip in measured}
+    for chip in measured:
+        assert "(matmul, matmul32)" in chip.source, chip.name
+        assert 0.7 < chip.matmul / chip.bf16 < 1.2 and 0.5 < chip.matmul32 / chip.fp32 < 0.8, chip.name
+        rates = rates_of(named_machine(f"1x{chip.name}"), (0,))
+        assert (rates.flops, rates.slow_flops, rates.sustained) == (chip.matmul, chip.matmul32, 1.0)
+
+
 def test_machine_of_named_gpus_has_their_speed() -> None:
     assert [chip.name for chip in chips() if chip_of(named_machine(f"1x{chip.name}").gpus[0].name) != chip] == []
 

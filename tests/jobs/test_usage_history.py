@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from math import inf
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from dstui.jobs.watch import usage_history
 from dstui.jobs.watch.usage import Usage
-from dstui.jobs.watch.usage_history import SHOWN, USAGE_HISTORY, History, Sample, UsageHistory, read_history
+from dstui.jobs.watch.usage_history import SHOWN, USAGE_HISTORY, History, Sample, UsageHistory, read_history, read_later
 
 BUSY = Usage("GPU", 97, 1 << 30, 612.5, 4, capacity=80 << 30, temperature=67, throttle=("power cap",))
 
@@ -40,15 +40,30 @@ def test_only_the_last_minutes_are_read(tmp_path: Path) -> None:
     assert [sample.t for sample in read_history(tmp_path).samples[0]] == [500.0, 500.0 + SHOWN]
 
 
-def test_samples_that_were_read_before_are_not_read_again(tmp_path: Path) -> None:
+def test_later_samples_come_one_look_at_a_time_and_none_twice(tmp_path: Path) -> None:
     kept = UsageHistory(tmp_path)
     for t in (10.0, 20.0, 30.0):
         kept.add(t, {0: BUSY, 1: BUSY}, "a note")
-    assert {rank: [sample.t for sample in found] for rank, found in read_history(tmp_path, inf, 20.0).samples.items()} == {
-        0: [30.0],
-        1: [30.0],
-    }
-    assert read_history(tmp_path, inf, 30.0) == History({}, "a note")
+    for after, expected in ((0.0, [10.0, 20.0, 30.0]), (20.0, [30.0]), (30.0, [])):
+        looks = [*read_later(tmp_path, after)]
+        assert [{rank: [sample.t for sample in samples] for rank, samples in look.samples.items()} for look in looks] == [
+            {0: [t], 1: [t]} for t in expected
+        ]
+
+
+def test_later_samples_take_little_more_memory_than_their_file(tmp_path: Path) -> None:
+    kept = UsageHistory(tmp_path)
+    for t in range(120):
+        kept.add(float(t), dict.fromkeys(range(64), BUSY), "")
+    size = (tmp_path / USAGE_HISTORY).stat().st_size
+    tracemalloc.start()
+    try:
+        count = sum(len(look.samples) for look in read_later(tmp_path, 0.0))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 64 * 119
+    assert peak < 4 * size
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,21 @@ def test_end_is_read_first_and_the_beginning_on_request(tmp_path: Path) -> None:
     assert lines.line(-1000).text == before
     assert lines.line(lines.first).text.startswith("line 0 ")
     assert lines.end - lines.first == 100_000
+
+
+def test_view_that_was_closed_is_freed_at_once(tmp_path: Path) -> None:
+    job = MadeJob(tmp_path, 1)
+    job.say(0, *(f"line {n} {'.' * 100}" for n in range(100_000)))
+    gc.disable()  # its cached rows are megabytes, which would wait for the next collection
+    try:
+        lines = LogRows(Timeline(job.folder))
+        lines.poll()
+        assert not lines.complete
+        closed = weakref.ref(lines)
+        del lines
+        assert closed() is None
+    finally:
+        gc.enable()
 
 
 def test_oldest_lines_are_dropped_and_reported_if_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

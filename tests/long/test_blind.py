@@ -26,8 +26,8 @@ round 2 run it. A median over both kinds says little, so each kind is printed, a
 | --- | --- | --- |
 | as in DeepSpeed | 25, 2.5, 8.4; 15, 4.6, 11.1; none; 8, 0.5, 1.4; 10, 3.3, 28.6; 40, 4.3, 20.9; 26, 11.4, 25.4; 22, 8.3, 31.0; 29, 9.6, 36.9; 9, 13.1, 24.3 % | 25, 4.0, 22.3; 17, 5.9, 88.0; 7, 6.9; 14, 10.3, 31.3; 25, 11.5, 46.7; 52, 6.2, 22.7; 2, 138; 37, 10.5, 33.7; 65, 10.5, 43.0 % |
 | runs DeepSpeed | 2, 8.9; 14, 3.6, 13.5; none; 3, 22.5; 26, 16.2, 69.3 % | none; 17, 5.9, 88.0; 7, 6.9; 10, 8.4, 49.7; 50, 33.0, 147.4; 53, 6.7, 22.9; 2, 138; 23, 9.9, 56.1; 34, 43.0, 857.0 % |
-| FSDP | 57, 9.0, 35.1; none; 3, 15.8; 16, 9.1, 33.1; none | 68, 10.4, 41.8; none; 1, 27.9; 7, 19.9; none; none; none; none; 12, 3.6, 6.8 % |
-| one GPU, no DeepSpeed | 39, 5.0, 26.4; 4, 9.1; none; 24, 28.6, 45.2; none | 29, 4.8, 31.6; none; none; 9, 16.3; none; none; none; 44, 8.6, 24.1; 9, 8.6 % |
+| FSDP | 57, 9.0, 35.1; none; 3, 15.8; 16, 9.1, 33.1; none | 68, 10.1, 52.1; none; 1, 27.9; 7, 19.9; none; none; none; none; 12, 3.6, 6.8 % |
+| one GPU, no DeepSpeed | 39, 5.0, 26.4; 4, 9.1; none; 24, 28.6, 45.2; none | 29, 4.8, 31.6; none; none; 9, 16.3; none; none; none; 44, 8.3, 21.9; 9, 8.6 % |
 | Megatron, no DeepSpeed | none | none; none; none; none; none; none; none; 5, 21.4; 41, 7.5, 37.8 % |
 
 The fixes afterwards follow the libraries, as noted beside each constant: after the first round, bitsandbytes quantizes experts before
@@ -85,7 +85,7 @@ What probably decides the worst rows of rounds 1 to 5, beside the settings that 
 | Llama-2-7B, everything in RAM, MI210 | memory -29 % | 1.3 GiB beside 3.3, not explained |
 | Llama-3-8B, 2 x A100; ALST with 32k tokens | speed +63 to +146 % | full: the first by its forecast, of the second perhaps the host; the range of a full GPU begins lower |
 | XTuner, 34B and 70B with 8k tokens | speed +30, +53 % | 32k tokens over 4 ranks of the same page, with the same tokens per rank and more to exchange, were faster |
-| InternEvo on 512 and 1024 GPUs | speed +15, +45 % | no DeepSpeed; what it loses grows with the ranks, as latency does |
+| InternEvo on 512 and 1024 GPUs | speed +15, +45 % | no DeepSpeed: each rank's weights are broadcast in turn (hybrid_zero_optim.py) |
 | GPT-2 on a TITAN RTX, LLaMA-7B on A800 | speed +94 to +150 % | the CPUs' optimizer: the range begins at a fifth of its usual speed |
 
 Round 7 has jobs as dstui's users start them: ms-swift's scripts of 2023 and 2024 with ZeRO-2 and ZeRO-3, LoRA, QLoRA and everything trained,
@@ -161,10 +161,19 @@ Nine pages without split norms have a geometric mean of 2.0 ms still, from 0.8 t
 links, which decide them (+60 to +1191 %), so they are listed apart. The network of two pages is unknown here as it is to a user: 100 Gbit/s.
 
 The range was narrower than what was published where it rests on what is not known, and is wider by kind since: the host's Python where it takes
-longer than the kernels, the network if it is not known, tensor parallelism and LoRA. Of rounds 1 to 9, 225 of 244 speeds of rows as in DeepSpeed
-lie in it (209 before), 143 of 157 of those that run DeepSpeed, and 370 of all 421. In the right order are 226 of 241 pairs of the first seven
+longer than the kernels, the network if it is not known, tensor parallelism and LoRA. Of rounds 1 to 9, 226 of 244 speeds of rows as in DeepSpeed
+lie in it (209 before), 143 of 157 of those that run DeepSpeed, and 371 of all 421. In the right order are 226 of 241 pairs of the first seven
 rounds, 325 of 352 of the first eight, 381 of 414 of all; with Pangu's rows 405 of 440. What is left: 1024 tokens at once in Megatron of 2021
 (-36 to -51 %), exchanges over 16 and 32 ranks in several nodes (+20 and +44 %), and stage 3 on MI300X (+51 %).
+
+The rates of six cards are those that owners measured with PyTorch (zzc0721/torch-performance-test-data), no longer a share of their data sheets:
+RTX 5090 comes from -17 and -19 % to -8 and -10, PRO 6000 from -24 to -18, 4090 from -4 to -17 to +1 to -14, L40S from -11 to -9; RTX 3090 goes
+from -4 to +4 % where nothing is exchanged. The 3090s of fsdp_qlora's page exchange at a third of the rate that is assumed (+50 to +212 % at
+stage 3). No measured rate was found for RTX 6000 Ada (+26 to +69 %) and H100 NVL (+55 %, slower there than H100 PCIe).
+
+Of the 33 pairs in the wrong order, ten are Qwen's LoRA on two nodes, 1.6 times slower than forecast at each length, so not by its network; seven
+are fms-acceleration's, whose LoRA was faster than its QLoRA with an older transformers and plugin (PEFT and PyTorch are the same); three are of
+full GPUs; two are InternEvo's on 512 and 1024 GPUs, which broadcasts each rank's weights in turn where DeepSpeed gathers all at once.
 
 Round 9 is of memory, and its rule was committed with its rows: pages, logs and issues that no earlier round used, found by searching issues and
 repositories for memory under DeepSpeed, that say model, GPUs, stage, offload, precision, micro-batch, length or its limit, and what is trained; at most

@@ -41,6 +41,7 @@ AT_LEAST = {
     24: {"failure": 30, "stop": 15, "cut": 28, "good": 26},
     25: {"failure": 44, "stop": 5, "cut": 22, "good": 30},
     26: {"failure": 110, "stop": 35, "cut": 30, "good": 35},
+    27: {"failure": 110, "stop": 11, "cut": 18, "good": 45},
 }
 MOST_OF_A_REPOSITORY = {
     2: 3,
@@ -68,8 +69,9 @@ MOST_OF_A_REPOSITORY = {
     24: 20,
     25: 4,
     26: 4,
+    27: 30,
 }
-NEWEST = 26
+NEWEST = 27
 """The round that is only scored; signatures may be derived from the others."""
 
 

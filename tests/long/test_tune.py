@@ -1,7 +1,7 @@
 """`dstui tune` on CPU ranks: the Plan that it finds compared to an exhaustive measurement, and a tune that was killed.
 
-Jobs are counted with the seconds that the same candidates take in the exhaustive measurement: another load on the machine makes some of
-them take twice as long.
+Other work on the machine makes some jobs take three times as long. So candidates are counted, not their seconds, and a Plan that the
+exhaustive measurement finds faster than the chosen one is measured against it again, in turn.
 
 python -m pytest -q -s tests/long/test_tune.py        half an hour on two cores; DSTUI_TUNE=loop takes one script of the three
 """
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -56,6 +57,9 @@ SCRIPTS: dict[str, dict[str, Any]] = {
     "accelerated": {**NUMBERS, "integration": "accelerate", "optimizer": "script"},
 }  # fmt: skip
 STAGES, MICROS = (0, 1, 2, 3), (1, 2, 4, 8)
+ALIKE = 0.2
+"""Two Plans whose rates differ by less than this share are alike: jobs on a machine with two cores differ by as much by chance."""
+TURNS = 4
 
 
 def tuned(folder: Path, *words: object) -> list[str]:
@@ -67,7 +71,9 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if os.environ.get("DSTUI_TUNE", name) == name])
-def test_found_plan_is_as_fast_as_the_best_in_a_third_of_the_time(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_found_plan_is_as_fast_as_the_best_after_a_third_of_the_candidates(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if name != "loop":
         pytest.importorskip("accelerate")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
@@ -90,18 +96,30 @@ def test_found_plan_is_as_fast_as_the_best_in_a_third_of_the_time(name: str, tmp
     every = exhaustive(path)
     best = max(every, key=lambda one: one.rate or 0.0)
     mine = next(one for one in every if list(one.patch) == found["patch"]) if found["patch"] else every[0]
-    whole = sum(one.seconds for one in every)
-    jobs = sum(one["seconds"] for one in found["candidates"])
-    mine_again = [one for one in every if list(one.patch) in [job["patch"] for job in found["candidates"]]]
-    paired = sum(one.seconds for one in mine_again) + took - jobs
-    for one in [*found["candidates"]]:
+    whole, jobs = sum(one.seconds for one in every), sum(one["seconds"] for one in found["candidates"])
+    tried = {json.dumps(one["patch"]) for one in found["candidates"]}
+    for one in found["candidates"]:
         print(f"  {one['state']:13} {one['samples_per_second'] or 0:8.1f}  {one['label']}")
-    print(f"{name}: {len(found['candidates'])} of {len(every)} candidates, {took:.0f} of {whole:.0f} s", end="")
-    print(f", {jobs:.0f} of them in jobs, which took {paired - took + jobs:.0f} s in the exhaustive measurement; ", end="")
-    print(f"{mine.rate:.1f} of {best.rate:.1f} samples/s, spread {best.spread:.0%}: {mine.label} | {best.label}")
-    assert mine.rate and best.rate and best.spread is not None and mine.spread is not None
-    assert mine.rate >= best.rate * (1 - 2 * max(best.spread, mine.spread, 0.05))
-    assert len(mine_again) == len(found["candidates"]) and paired < whole / 3
+    print(
+        f"{name}: {len(tried)} of {len(every)} candidates in {len(found['candidates'])} jobs, {took:.0f} of {whole:.0f} s, {jobs:.0f} in jobs; ",
+        end="",
+    )
+    print(f"{mine.rate:.1f} of {best.rate:.1f} samples/s: {mine.label} | {best.label}")
+    share = as_share_of(path, mine, best)
+    assert share >= 1 - ALIKE
+    assert len(tried) <= len(every) / 3
+
+
+def as_share_of(path: Path, mine: Result, best: Result) -> float:
+    """Return a rate as a share of the best one. If it is much lower, both are measured again, in turn, and the medians count."""
+    rates: list[tuple[float, float]] = [(mine.rate or 0.0, best.rate or 0.0)]
+    if rates[0][0] < rates[0][1] * (1 - ALIKE):
+        for turn in range(TURNS):
+            pair = (measured(path, one, f"again-{turn}-{number}").rate or 0.0 for number, one in enumerate((mine, best)))
+            rates.append((next(pair), next(pair)))
+            print("  in turn:", " and ".join(f"{rate:.1f}" for rate in rates[-1]))
+    own, others = (median(column) for column in zip(*rates, strict=True))
+    return own / others
 
 
 def exhaustive(path: Path) -> list[Result]:
@@ -117,7 +135,7 @@ def exhaustive(path: Path) -> list[Result]:
     return [measured(path, candidate, f"every-{number}") for number, candidate in enumerate([None, *made])]
 
 
-def measured(path: Path, candidate: Candidate | None, folder: str) -> Result:
+def measured(path: Path, candidate: Candidate | Result | None, folder: str) -> Result:
     """Measure a candidate, or the unchanged Plan, for all steps."""
     plan, machine = load(path.read_text(), str(path), str(path.parent)), probe()
     patch, label = (candidate.patch, candidate.label) if candidate else ((), "the Plan as it is")

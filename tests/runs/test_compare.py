@@ -67,3 +67,13 @@ def test_nan_values_and_missing_runs(tmp_path: Path) -> None:
     assert (code, err) == (0, "") and "NaN" not in out and json.loads(out)["version"] == 1
     assert dstui("runs", "--compare", "a", "zzz", cwd=tmp_path)[0] == 1
     assert dstui("runs", "--compare", "a", "a", cwd=tmp_path)[0] == 2
+
+
+def test_memory_of_ranks_on_the_cpu_is_beside_the_forecast(tmp_path: Path) -> None:
+    for name, scale in (("a", 1.25), ("b", None)):
+        folder = make_job(tmp_path / "dstui_runs" / name, plan(), log(1.0))
+        taken = {"version": 1, "run": name, "node_bytes": 1 << 30, "memory_scale": scale}
+        (folder.path / "measured.json").write_text(json.dumps(taken))
+    out = dstui("runs", "--compare", "a", "b", cwd=tmp_path)[1]
+    line = next(line for line in out.splitlines() if line.startswith("RAM of a node"))
+    assert line.split("  ")[-2:] == ["1 GB (+25%)", "1 GB"]

@@ -222,3 +222,17 @@ def test_numbers_keep_their_digits_where_there_is_no_room() -> None:
 )
 def test_cut_name_keeps_both_ends(text: str, width: int, shown: str) -> None:
     assert cut(text, width, "ends") == shown
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (60, "train_micro_batch_size_per_gpu 8 → 16, lr 3e-3 → 1e-2"),
+        (40, "train_micro_batch_size_per_gpu 8 → 16, …"),
+        (30, "…_batch_size_per_gpu 8 → 16, …"),
+        (8, "… 8 → 16"),
+    ],
+)
+def test_cut_change_keeps_its_values(width: int, shown: str) -> None:
+    text = "train_micro_batch_size_per_gpu 8 → 16, lr 3e-3 → 1e-2"
+    assert cut(text, width, "value") == shown

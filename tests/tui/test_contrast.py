@@ -8,6 +8,7 @@ import pytest
 from textual.color import Color
 from textual.pilot import Pilot
 
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.styles import DARK, HIGH_CONTRAST, LIGHT, THEMES, contrast
 from tests.jobs.made import make_job
 from tests.tui.conftest import PLAN, Open, attach, screen, store, until
@@ -71,3 +72,24 @@ async def test_dark_terminal_colours_are_without_plain_blue(open_app: Open, monk
             assert 12 in used and 4 not in used, key
             if pilot.app.screen.is_modal:
                 await pilot.press("escape")
+
+
+@pytest.mark.parametrize("theme", [*LEAST, "ansi-dark"])
+async def test_errors_without_colour_are_bold_and_as_bright_as_other_text(
+    open_app: Open, monkeypatch: pytest.MonkeyPatch, theme: str
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TEXTUAL_THEME", theme)
+    async with open_app(gpus=2) as pilot:
+        rows = pilot.app.screen.query_one("#form-rows", RowList)
+        usual = rows.style_named("")
+        for name in ("error", "warning", "accent"):
+            assert rows.style_named(name).color == usual.color and rows.style_named(name).bold and not rows.style_named(name).dim
+
+
+@pytest.mark.parametrize("theme", [*LEAST, "ansi-dark", "ansi-light"])
+async def test_warnings_differ_from_errors_by_colour_too(open_app: Open, monkeypatch: pytest.MonkeyPatch, theme: str) -> None:
+    monkeypatch.setenv("TEXTUAL_THEME", theme)
+    async with open_app() as pilot:
+        rows = pilot.app.screen.query_one("#form-rows", RowList)
+        assert len({rows.style_named(name).color for name in ("ok", "warning", "error", "accent", "")}) == 5

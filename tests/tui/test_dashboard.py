@@ -99,7 +99,7 @@ def test_gpu_shows_five_minutes_and_its_throttling() -> None:
     samples = [Sample(1000.0 + 5 * n, "GPU", 97, 71 * GIB, 80 * GIB, 88, 612.0, 4, ("power cap",)) for n in range(60)]
     text = usage_rows(History({4: samples}), 120)[0].text
     assert "r4 GPU 4" in text and "97 %  71.0/80 GB  88 °C  612 W  ▲ slowed: power cap" in text
-    assert load_line([Sample(0.0, "GPU", 0), Sample(299.0, "GPU", 100)], 0.0, 4) == "▁  █"
+    assert load_line([Sample(0.0, "GPU", 0), Sample(299.0, "GPU", 100)], 0.0, 4) == "▁  ▇"
     assert usage_rows(History(note="GPU unknown: NVML is not there"), 80)[0].text == "n/a: GPU unknown: NVML is not there"
 
 

@@ -80,10 +80,19 @@ async def test_two_answers_to_a_real_question_save_once(open_app: Open, tmp_path
         await pilot.press("3", "down", "enter")
         (tmp_path / "plan.yaml").write_text("# somebody else\n")
         await pilot.press("f2")
-        await until(pilot, lambda: letters(pilot) == "ro")
+        await until(pilot, lambda: letters(pilot) == "or")
         await write(pilot, "r", "r", "o")
         assert len(pilot.app.screen_stack) == 1
         await until(pilot, lambda: (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3"))
+
+
+async def test_settings_that_begin_with_the_text_come_first(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("slash", *"optim")
+        await until(pilot, lambda: "optimizer.params.lr" in screen(pilot))
+        assert "zero_optimization.stage" not in screen(pilot).split("optimizer.params.lr")[0]
+        await pilot.press("down", *"izer.p")
+        await until(pilot, lambda: "› optimizer.params.lr" in screen(pilot))
 
 
 async def test_setting_is_found_once(open_app: Open) -> None:
@@ -139,7 +148,7 @@ async def test_save_and_quit_asks_for_a_name_and_never_overwrites_another_file(o
         await pilot.press("3", "down", "enter")
         (tmp_path / "plan.yaml").write_text("# somebody else\n")
         await pilot.press("q", "s")
-        await until(pilot, lambda: letters(pilot) == "ro")
+        await until(pilot, lambda: letters(pilot) == "or")
         await pilot.press("o")
         pilot.app.screen.query_one(Input).value = "mine.yaml"
         await pilot.press("enter")
@@ -245,3 +254,29 @@ async def test_notification_is_whole_above_the_footer(open_app: Open, width: int
             assert "F1 help" in screen(pilot).splitlines()[-1]
             pilot.app.clear_notifications()
             await until(pilot, lambda: "word0" not in screen(pilot))
+
+
+async def test_typed_text_is_below_its_question(open_app: Open) -> None:
+    async with open_app() as pilot:
+        pilot.app.push_screen(Prompt("Name", "question", "typed"))
+        await until(pilot, lambda: "question" in screen(pilot) and "typed" in screen(pilot))
+        columns = {line.index(word) for line in screen(pilot).splitlines() for word in ("question", "typed") if word in line}
+        assert len(columns) == 1
+
+
+async def test_wrong_text_is_marked(open_app: Open) -> None:
+    async with open_app() as pilot:
+        pilot.app.push_screen(Prompt("Name", "question", "typed", lambda text: f"{text} is wrong"))
+        await until(pilot, lambda: "question" in screen(pilot))
+        await pilot.press("enter")
+        await until(pilot, lambda: "✖ typed is wrong" in screen(pilot))
+
+
+async def test_footer_fits_after_the_size_has_changed_under_another_screen(open_app: Open) -> None:
+    async with open_app(size=(200, 40)) as pilot:
+        await pilot.press("J")
+        await until(pilot, lambda: "Runs" in screen(pilot))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: pilot.app.screen.size.width == 80)
+        await pilot.press("escape")
+        await until(pilot, lambda: "choose" in screen(pilot).splitlines()[-1] and "…" not in screen(pilot).splitlines()[-1])

@@ -100,7 +100,7 @@ async def test_adapted_script_is_written_and_replaced_only_after_a_question(open
         await until(pilot, lambda: "write the script" in keys(pilot, "#review-names"), 9)
         pilot.app.screen.query_one("#review-names").cursor = "write the script"
         await pilot.press("enter")
-        await until(pilot, lambda: letters(pilot) == "rn", 9)
+        await until(pilot, lambda: letters(pilot) == "nr", 9)
         assert (tmp_path / "train_deepspeed.py").read_text() == "other"
         await pilot.press("r")
         await until(pilot, lambda: value(pilot, "job.script") == "train_deepspeed.py", 9)
@@ -284,7 +284,7 @@ async def test_saving_writes_only_the_edited_node_and_detects_changes_on_disk(op
         assert (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3")
         (tmp_path / "plan.yaml").write_text("# somebody else\n")
         await pilot.press("3", "up", "enter", "f2")
-        await until(pilot, lambda: letters(pilot) == "ro")
+        await until(pilot, lambda: letters(pilot) == "or")
         await pilot.press("escape")
         assert (tmp_path / "plan.yaml").read_text() == "# somebody else\n"
 
@@ -315,7 +315,7 @@ async def test_plan_replaced_on_disk_is_reported_and_edits_are_saved_elsewhere(o
         SPOILT[what](tmp_path / "plan.yaml")
         await pilot.press("f2")
         can_be_replaced = (tmp_path / "plan.yaml").is_file()
-        await until(pilot, lambda: letters(pilot) == ("ro" if can_be_replaced else "o"))
+        await until(pilot, lambda: letters(pilot) == ("or" if can_be_replaced else "o"))
         assert "It was a valid Plan when it was read." in " ".join(text_of(pilot, "#answers").split())
         await pilot.press("o", "ctrl+u", *"mine", "full_stop", *"yaml", "enter")
         await until(pilot, (tmp_path / "mine.yaml").exists)
@@ -323,7 +323,7 @@ async def test_plan_replaced_on_disk_is_reported_and_edits_are_saved_elsewhere(o
         if can_be_replaced:
             pilot.app.session.path = tmp_path / "plan.yaml"
             await pilot.press("f2")
-            await until(pilot, lambda: letters(pilot) == "ro")
+            await until(pilot, lambda: letters(pilot) == "or")
             await pilot.press("r")
             await until(pilot, lambda: "stage: 3" in (tmp_path / "plan.yaml").read_text())
 

@@ -82,6 +82,18 @@ async def test_too_small_screen_says_what_it_needs_and_can_be_left(open_app: Ope
         await until(pilot, lambda: pilot.app._exit)
 
 
+@pytest.mark.parametrize("cells", [1, 2, 3])
+async def test_help_on_a_field_is_drawn_in_any_width(open_app: Open, cells: int) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "down")
+        hint = pilot.app.plan_screen.hint
+        hint.styles.width, hint.styles.height = cells, 2
+        await until(pilot, lambda: hint.size == Size(cells, 1))
+        pilot.app.plan_screen.draw()
+        await pilot.press("down")
+        assert "3 · ZeRO stage" in screen(pilot)
+
+
 @pytest.mark.every_frame
 async def test_resizing_back_and_forth_loses_nothing(open_app: Open) -> None:
     async with open_app() as pilot:

@@ -11,13 +11,15 @@ from textual.command import CommandList
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from dstui.plan.finding import Finding
 from dstui.tui.app import DstuiApp
 from dstui.tui.commands import LEFT_OUT, Palette
-from dstui.tui.dialogs.reading import FindingPage
+from dstui.tui.dialogs.reading import FindingPage, finding_rows
 from dstui.tui.forms.review import LINES
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.keys import ANYWHERE, KEYS
 from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.styles import THEMES
 from dstui.tui.plot.plot_screen import Plot
 from dstui.tui.session.drafts import recent_plans
 from dstui.tui.session.settings import setting
@@ -236,3 +238,17 @@ async def test_open_palette_takes_the_colours_of_another_theme(open_app: Open, t
         await opened(pilot)
         pilot.app.theme = theme
         await until(pilot, lambda: styles(pilot) == fresh, 10)
+
+
+async def test_own_themes_are_offered_first(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("ctrl+p", *"theme:")
+        await until(pilot, lambda: "Theme: dstui-light" in screen(pilot))
+        names = [line.split()[1] for line in screen(pilot).splitlines() if line.split()[:1] == ["Theme:"]]
+        assert set(names[: len(THEMES)]) == {theme.name for theme in THEMES}
+
+
+def test_page_of_a_finding_does_not_repeat_the_words_of_deepspeed() -> None:
+    why = "DeepSpeed: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 8 != 4"
+    for finding, times in ((Finding("DS002", "error", "x", "no", why=why), 1), (Finding("DS002", "error", "x", "no"), 1)):
+        assert "\n".join(line.text for line in finding_rows(finding, 200)).count("Check batch related parameters") == times

@@ -265,3 +265,12 @@ async def test_q_quits_from_the_plot(open_app: Open, tmp_path: Path) -> None:
         await open_plot(pilot, job(tmp_path / "job", {0: steps(3)}))
         await pilot.press("q")
         await until(pilot, lambda: pilot.app.leaving)
+
+
+async def test_plot_of_nothing_has_no_axes(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await attach(pilot, job(tmp_path / "job", {0: "no number\n"}))
+        await until(pilot, lambda: log_is_shown(pilot))
+        await pilot.press("m")
+        await until(pilot, lambda: "No metrics yet." in screen(pilot))
+        assert text_of(pilot, "#canvas") == ""

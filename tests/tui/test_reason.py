@@ -248,3 +248,12 @@ async def test_first_rank_of_earlier_failures_is_shown_beside_the_reason(
         await pilot.press("d")
         await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer))
         assert "Rank 1 was first in 4 of the last 4 failures here." in " ".join(text_of(pilot, "#reading").split())
+
+
+async def test_fix_applies_from_the_whole_diagnosis_too(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await show_job(pilot, job(tmp_path / "job"))
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer))
+        await pilot.press("x")
+        await until(pilot, lambda: value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 2)

@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.base.files import FileProblem
+from dstui.tui.dialogs.dialog import Prompt
 from dstui.tui.flows import saving
 from tests.tui.conftest import PLAN, Open, letters, notices, store, until
 
@@ -42,7 +43,7 @@ async def test_leaving_asked_for_before_a_conflict_goes_with_its_answer(
         (tmp_path / "plan.yaml").write_text("version: 1\n")
         await pilot.press("f2", "q")
         disk()
-        await until(pilot, lambda: letters(pilot) == "ro")
+        await until(pilot, lambda: letters(pilot) == "or")
         await pilot.press(answer)
         if not leaves:
             (tmp_path / "plan.yaml").write_text(PLAN)
@@ -73,3 +74,15 @@ async def test_second_request_to_leave_does_not_wait_for_a_disk_that_never_answe
         assert not pilot.app.leaving
         await pilot.press("q")
         assert pilot.app.leaving and "unsaved" in "".join(pilot.app.receipt())
+
+
+async def test_a_second_enter_replaces_no_file(open_app: Open, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine\n")
+    async with open_app() as pilot:
+        pilot.app.saving.save_as()
+        await until(pilot, lambda: isinstance(pilot.app.screen, Prompt))
+        await pilot.press("ctrl+u", *"notes.txt", "enter")
+        await until(pilot, lambda: letters(pilot) == "nr")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Prompt))
+    assert (tmp_path / "notes.txt").read_text() == "mine\n"

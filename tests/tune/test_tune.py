@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from math import log2
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from dstui.forecast.model import ModelFacts
 from dstui.jobs.store.folder import JobFolder
 from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
-from dstui.tune.candidates import Candidate, Expected, Problem, next_candidate, regret_of
+from dstui.tune.candidates import Candidate, Expected, Problem, doubtful, merged, next_candidate, preferred, regret_of
 from dstui.tune.outputs import fixed_writes, redirected
 from dstui.tune.record import Result, TuneFolder, key_of, unfinished
 from dstui.tune.session import chosen
@@ -133,6 +134,28 @@ def test_best_is_found_from_a_careful_plan_with_few_of_all_candidates(monkeypatc
         best = chosen(careful, [result for _, result in tried])
         assert best is not None and name(zero[stage], micro) in best.label, [made.label for made, _ in tried]
         assert len(tried) <= (4 if (stage, micro) == (0, 8) else 6), [made.label for made, _ in tried]
+
+
+def noisy(label: str, rate: float, spread: float, **more: Any) -> Result:
+    patch = () if label == "own" else ({"op": "replace", "path": f"/{label}", "value": 1},)
+    return Result(label=label, patch=patch, state="measured", rate=rate, spread=spread, **more)
+
+
+def test_two_fastest_are_measured_again_on_a_busy_machine_slower_first() -> None:
+    results = [noisy("own", 2.0, 0.01), noisy("a", 10.0, 0.2), noisy("b", 8.0, 0.1), noisy("c", 3.0, 0.3)]
+    asked = []
+    while (one := doubtful(results)) is not None:
+        asked.append(one.label)
+        results.append(replace(one, rate={"b": 12.0, "a": 9.0}[one.label], job=f"again-{len(asked)}"))
+    assert asked == ["b", "a"]
+    best = preferred(results)
+    assert best is not None and (best.label, best.rate) == ("b", 12.0)
+    assert [(one.label, one.rate) for one in merged(results)] == [("own", 2.0), ("a", 10.0), ("b", 12.0), ("c", 3.0)]
+
+
+def test_nothing_is_measured_again_on_a_quiet_machine() -> None:
+    assert doubtful([noisy("own", 9.9, 0.01), noisy("a", 10.0, 0.02), noisy("b", 2.0, 0.5)]) is None
+    assert doubtful([noisy("own", 9.9, 0.5)]) is None
 
 
 def test_regret_of_the_forecast_alone_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

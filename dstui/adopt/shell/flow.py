@@ -97,12 +97,22 @@ def follow_while(shell: Shell, node: Node) -> Status:
         decision = decided(lambda: shell.without_output().run(node["Cond"]))
         if decision is None:
             return _follow_unknown_turns(shell, node)
+        before = _variables_and_files(shell)
         if decision is bool(node.get("Until")) or not _follow_turn(shell, node):
             merge_early_ends(shell, "break", line_of(node))
             return True
+        if before == _variables_and_files(shell):  # all turns are alike: it never ends, and in the background others go on beside it
+            shell.state.ended = "exit"
+            return None
         if shell.state.left:  # a wait for something: whether another turn follows is known only at run time
             merge_early_ends(shell, "break", line_of(node))
             return None
+
+
+def _variables_and_files(shell: Shell) -> tuple[object, ...]:
+    """Return what decides another turn of a loop."""
+    state = shell.state
+    return dict(state.variables), state.folder, tuple(state.positional), dict(state.left), len(shell.reader.files), len(shell.output or ())
 
 
 def _is_read_loop(node: Node) -> bool:

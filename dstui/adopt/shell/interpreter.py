@@ -80,6 +80,8 @@ class ShellReader:
         command = statement.get("Cmd")
         if command is None:
             return True
+        if statement.get("Background"):
+            shell = shell.fork()  # a process of its own
         given, target = self._redirections(shell, statement)
         inner = shell.with_streams(shell.given if given is None else given, shell.output)
         follow = KINDS.get(command["Type"], follow_unknown)

@@ -1,6 +1,7 @@
 """Turn the description of a job, or a debug configuration of VS Code, into the shell text that it runs. Nothing is executed.
 
-Supported are manifests of Kubernetes and jobs of Azure ML, dstack, SkyPilot, Determined and Ray. Templates are not filled in.
+Supported are manifests of Kubernetes, services of docker compose, workflows of GitHub, jobs of GitLab, Azure ML, dstack, SkyPilot,
+Determined, MosaicML, VESSL and Ray. Templates are not filled in.
 """
 
 from __future__ import annotations
@@ -15,22 +16,32 @@ from dstui.adopt.shell.recognise import SHELLS
 from dstui.base.dataclass import dataclass
 from dstui.plan.document import DocumentError, Loader, walk_nodes
 
-SIGN = re.compile(r"""(?mi)^[ \t-]*["']?(?:command|commands|args|run|entrypoint|module|program)["']?[ \t]*:""")
+SIGN = re.compile(r"""(?mi)^[ \t-]*["']?(?:command|commands|args|run|entrypoint|script|module|program)["']?[ \t]*:""")
 """A key with a command. Texts without one are not parsed."""
 KEY = re.compile(r"""[ \t]*(?:-[ \t]+)?["']?[\w$.-]+["']?[ \t]*:(?:\s|$)|[{\[]""")
 TEMPLATE = re.compile(r"\$?\{\{([^{}\n]{1,200})\}\}")
 """A value that a templating engine fills in: Argo, Helm, Azure ML, dstack, GitHub."""
+OPTIONAL = re.compile(r"\$\[\[([^\n]*?)\]\]")
+"""Words of Azure ML that are there if the inputs that they name are."""
+QUOTED_TEMPLATE = re.compile(r"'((?:[^'\"`\\$\n]|\$?\{\{[^{}'\"`\\$\n]{1,200}\}\})*)'")
+"""A text in single quotes, in which a shell would leave the variable that stands for a template."""
 KUBERNETES_VARIABLE = re.compile(r"\$\(([A-Za-z_]\w*)\)")
 VS_CODE_FOLDER = re.compile(r"\$\{(?:workspaceFolder|workspaceRoot|fileWorkspaceFolder)\}/?")
 VS_CODE_VARIABLE = re.compile(r"\$\{(?:env|input|config|command):([^{}\n]{1,100})\}")
 JSON_PART = re.compile(r'"(?:\\.|[^"\\\n])*"?|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|\t', re.DOTALL)
 BEFORE_THE_FIRST_KEY = re.compile(r"(?:[ \t,-]*(?:(?:#|//|---)[^\n]*)?\n)*[ \t]*")
 PYTHON = re.compile(r"(?P<before>^|[;&|(\n][ \t]*)python3?(?=[ \t]+\S+\.py\b)")
-VARIABLES = ("env", "envs", "environment", "environment_variables")
-"""Keys of the variables of a command."""
+DETERMINED = re.compile(r"python3?\s+-m\s+determined\.launch\.(deepspeed|torch_distributed)\s+(?:--\s+)?(?:python3?\s+)?(?=\S+\.py\b)")
+"""Determined's own start of a launcher, on the slots of the trial."""
+VARIABLES = ("env", "envs", "environment", "environment_variables", "variables")
+"""Keys of the variables of a command, and of all commands below them."""
 FOLDERS = ("workingDir", "working_dir", "workdir", "cwd")
 """Keys of the folder in which a command runs."""
-COMMANDS = ("run", "entrypoint", "commands", "command")
+COMMANDS = ("run", "entrypoint", "commands", "command", "script")
+LISTS = ("commands", "script")
+"""Those of them whose list has a command in each item, not a word."""
+MOST_OF_A_HOST = 8
+"""Slots of a trial of Determined that one host surely has."""
 MOST_NODES = 20_000
 MOST_TEXT = 400_000
 LEFT_OUT = "the text describes a job: the Plan has its command, variables and folder; image, resources, volumes and replicas are left out"
@@ -51,7 +62,7 @@ def job_as_shell(text: str) -> str | None:
     start = BEFORE_THE_FIRST_KEY.match(text)
     if not KEY.match(text, start.end() if start else 0):
         return None
-    pieces = sorted((piece for root in _documents(text) for piece in _pieces(root)), key=lambda piece: piece.line)
+    pieces = sorted((piece for root in documents(text) for piece in _pieces(root)), key=lambda piece: piece.line)
     if not pieces:
         return None
     lines: list[str] = []
@@ -61,7 +72,7 @@ def job_as_shell(text: str) -> str | None:
     return "\n".join(lines) + "\n"
 
 
-def _documents(text: str) -> Iterator[yaml.Node]:
+def documents(text: str) -> Iterator[yaml.Node]:
     """Yield the documents of YAML or JSON; none of a text that is neither."""
     body = text if not text.lstrip().startswith(("{", "[")) else JSON_PART.sub(_blank, text).rstrip().removesuffix(",")
     try:
@@ -82,19 +93,20 @@ def _blank(found: re.Match[str]) -> str:
 
 def _pieces(root: yaml.Node) -> Iterator[Piece]:
     """Yield the commands of all mappings below a node."""
-    seen, waiting = set[int](), [root]
+    seen, waiting = set[int](), [(root, dict[str, str]())]
     while waiting and len(seen) < MOST_NODES:
-        node = waiting.pop()
+        node, above = waiting.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
-            waiting += reversed(node.value)
+            waiting += [(value, above) for value in reversed(node.value)]
         elif isinstance(node, yaml.MappingNode):
             keys = {_key(key.value): value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
-            if piece := _piece(keys):
+            variables = {**above, **dict(_variables(keys))}
+            if piece := _piece(keys, variables):
                 yield piece
-            waiting += [value for _, value in reversed(node.value)]
+            waiting += [(value, variables) for _, value in reversed(node.value)]
 
 
 def _key(name: str) -> str:
@@ -102,13 +114,12 @@ def _key(name: str) -> str:
     return name.lower() if name.istitle() else name
 
 
-def _piece(keys: Mapping[str, yaml.Node]) -> Piece | None:
-    """Return the command of a mapping."""
+def _piece(keys: Mapping[str, yaml.Node], variables: Mapping[str, str]) -> Piece | None:
+    """Return the command of a mapping, with the variables of its job."""
     if _text(keys.get("request")) in ("launch", "attach") and ("module" in keys or "program" in keys):
-        return _debugger_command(keys)
+        return _debugger_command(keys, variables)
     name = next((name for name in COMMANDS if name in keys), "args" if "args" in keys else "")
     node = keys.get(name)
-    variables = dict(_variables(keys))
     if isinstance(node, yaml.ScalarNode) and node.value.strip():
         command = _plain(node.value.strip("\n"), variables)
         more = keys.get("args") if name == "entrypoint" else None
@@ -118,7 +129,7 @@ def _piece(keys: Mapping[str, yaml.Node]) -> Piece | None:
         return _wrapped(line, _distributed(command, keys), variables, keys)
     if not isinstance(node, yaml.SequenceNode) or not node.value:
         return None
-    if name == "commands":
+    if name in LISTS:
         texts = [_plain(item.value.rstrip("\n"), variables) for item in node.value if isinstance(item, yaml.ScalarNode)]
         first = node.value[0]
         return _wrapped(first.start_mark.line + 1, _spread(node.value, texts), variables, keys)
@@ -167,8 +178,8 @@ def _script(words: list[str]) -> str | None:
 def _wrapped(line: int, command: str, variables: Mapping[str, str], keys: Mapping[str, yaml.Node]) -> Piece:
     """Return a command in a shell of its own, with its variables and its folder before it on the same line."""
     exports = "".join(f"export {name}={_value(value)}; " for name, value in variables.items())
-    folder = next((text for name in FOLDERS if (text := _text(keys.get(name))) and not text.startswith(("/", "http", "git"))), "")
-    folder = VS_CODE_FOLDER.sub("", folder).strip("/")
+    folder = next((text for name in FOLDERS if (text := _text(keys.get(name))) and not text.startswith(("http", "git"))), "")
+    folder = VS_CODE_FOLDER.sub("", folder).rstrip("/")
     cd = f"cd {shlex.quote(folder)}; " if folder not in ("", ".") and "$" not in folder else ""
     code = _text(keys.get("code")).strip("/")
     if re.fullmatch(r"[\w./-]+", code) and code != ".":
@@ -195,15 +206,16 @@ def _pairs(keys: Mapping[str, yaml.Node]) -> Iterator[tuple[str, str]]:
             yield from _pairs({"env": inner})
             continue
         for key, value in pairs:
-            if isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode) and _is_name(key.value):
-                yield key.value, _holes(value.value)
+            text = value if isinstance(value, yaml.ScalarNode) else value_at(value, "value")
+            if isinstance(key, yaml.ScalarNode) and isinstance(text, yaml.ScalarNode) and _is_name(key.value):
+                yield key.value, _holes(text.value)
         for item in node.value if isinstance(node, yaml.SequenceNode) else ():
             if isinstance(item, yaml.ScalarNode):
                 one, equals, text = item.value.partition("=")
                 if equals and _is_name(one):
                     yield one, _holes(text)
             elif isinstance(item, yaml.MappingNode):
-                given = _scalars(item)
+                given = scalars(item)
                 if _is_name(given.get("name", "")) and "value" in given:
                     yield given["name"], _holes(given["value"])
 
@@ -212,7 +224,7 @@ def _is_name(text: str) -> bool:
     return text.isidentifier() and text.isascii()
 
 
-def _debugger_command(keys: Mapping[str, yaml.Node]) -> Piece | None:
+def _debugger_command(keys: Mapping[str, yaml.Node], variables: Mapping[str, str]) -> Piece | None:
     """Return the command of a debug configuration of VS Code."""
     module, program = (_text(keys.get(name)) for name in ("module", "program"))
     args = keys.get("args")
@@ -223,12 +235,16 @@ def _debugger_command(keys: Mapping[str, yaml.Node]) -> Piece | None:
     node = keys["module" if module else "program"]
     if not (module or program):
         return None
-    return _wrapped(node.start_mark.line + 1, command.replace("\n", " "), dict(_variables(keys)), keys)
+    return _wrapped(node.start_mark.line + 1, command.replace("\n", " "), variables, keys)
 
 
 def _distributed(command: str, keys: Mapping[str, yaml.Node]) -> str:
-    """Return a command of Azure ML with the launcher that has the effect of its `distribution:`."""
-    given = _scalars(keys.get("distribution")) | {"nodes": _scalars(keys.get("resources")).get("instance_count", "1")}
+    """Return a command with the launcher that the service starts: of Azure ML by its `distribution:`, of Determined by a module."""
+    slots = scalars(keys.get("resources")).get("slots_per_trial", "1")
+    if slots.isdecimal() and int(slots) <= MOST_OF_A_HOST and (own := DETERMINED.search(command)):
+        launcher = f"deepspeed --num_gpus={slots}" if own[1] == "deepspeed" else f"torchrun --nproc_per_node={slots}"
+        return f"{command[: own.start()]}{launcher} {command[own.end() :]}"
+    given = scalars(keys.get("distribution")) | {"nodes": scalars(keys.get("resources")).get("instance_count", "1")}
     if given.get("type") != "pytorch":
         return command
     nodes, ranks = given["nodes"], given.get("process_count_per_instance", "1")
@@ -237,10 +253,18 @@ def _distributed(command: str, keys: Mapping[str, yaml.Node]) -> str:
     return PYTHON.sub(lambda found: f"{found['before']}torchrun --nnodes={nodes} --nproc_per_node={ranks}", command)
 
 
-def _scalars(node: yaml.Node | None) -> dict[str, str]:
+def scalars(node: yaml.Node | None) -> dict[str, str]:
     """Return the keys of a mapping that have a single value."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     return {_key(key.value): value.value for key, value in pairs if isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)}
+
+
+def value_at(node: yaml.Node | None, *path: str) -> yaml.Node | None:
+    """Return the node at the keys below a mapping; None if there is none."""
+    for name in path:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        node = next((value for key, value in pairs if getattr(key, "value", None) == name), None)
+    return node
 
 
 def _text(node: yaml.Node | None) -> str:
@@ -267,7 +291,11 @@ def _quoted(text: str) -> str:
 def _holes(text: str) -> str:
     """Return a text with a variable for each template, and without VS Code's own folder."""
     text = VS_CODE_VARIABLE.sub(lambda found: f"${{{_name(found[1])}}}", VS_CODE_FOLDER.sub("", text))
-    return TEMPLATE.sub(lambda found: f"${{{_name(found[1])}}}", text)
+    return TEMPLATE.sub(lambda found: f"${{{_name(found[1])}}}", QUOTED_TEMPLATE.sub(_double_quoted, OPTIONAL.sub(r"\1", text)))
+
+
+def _double_quoted(quoted: re.Match[str]) -> str:
+    return f'"{quoted[1]}"' if TEMPLATE.search(quoted[1]) else quoted[0]
 
 
 def _name(template: str) -> str:

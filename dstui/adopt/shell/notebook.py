@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from dstui.adopt.shell.pages import blocks_of
 from dstui.adopt.signs import is_launch
@@ -21,6 +22,8 @@ FILE_CELL = re.compile(r"%%(?:writefile|file)[ \t]+(?P<append>-a[ \t]+)?(?P<path
 ENV = re.compile(r"%(?:set_)?env[ \t]+(?P<name>\w+)[ \t]*[= \t][ \t]*(?P<value>.*)")
 ENVIRON = re.compile(r"""os\.environ\[(['"])(?P<name>\w+)\1\][ \t]*=[ \t]*(?P<value>.+)""")
 ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)[ \t]*=(?!=)[ \t]*(?P<value>.+)")
+OF_IPYTHON = re.compile(r"(?m)^(?P<depth>[ \t]*)[!%].*(?:\\\n.*)*$")
+"""A line of a cell that is not Python, with those that continue it."""
 LONGEST = 20_000
 """Characters of an f-string."""
 TRIPLE = re.compile(r"[fFrRuU]{0,2}(\"{3}|'{3})")
@@ -33,11 +36,8 @@ def notebook_as_shell(text: str) -> str:
     if PASTED.search(text) and not text.startswith("#!"):
         known = dict[str, str]()
         return "\n".join(_cell(cell, known) for cell in PART.split(text)) + "\n"
-    if not text.lstrip().startswith("{") or '"nbformat"' not in text:
-        return text
-    try:
-        cells = json.loads(text).get("cells")
-    except (ValueError, RecursionError):
+    cells = _cells(text)
+    if cells is None:
         return text
     known = dict[str, str]()
     commands = "\n".join(_cell(code, known) for code in _sources(cells, "code")) + "\n"
@@ -45,6 +45,22 @@ def notebook_as_shell(text: str) -> str:
         return commands
     pages = blocks_of("\n\n".join(("A page.", *_sources(cells, "markdown"))))
     return commands + "".join(f"{text}\n" for block in pages if is_launch(text := "\n".join(block.lines)))
+
+
+def python_of_notebook(text: str) -> str:
+    """Return the Python of a notebook's cells without lines for IPython; "" for other texts."""
+    code = (cell for cell in _sources(_cells(text), "code") if not cell.startswith("%%"))
+    return "\n".join(OF_IPYTHON.sub(r"\g<depth>pass", cell) for cell in code)
+
+
+def _cells(text: str) -> Any:
+    """Return the cells of a notebook; None for other texts."""
+    if not text.lstrip().startswith("{") or '"nbformat"' not in text:
+        return None
+    try:
+        return json.loads(text).get("cells")
+    except (ValueError, RecursionError):
+        return None
 
 
 def _sources(cells: object, kind: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from dstui.adopt.shell.build_files import as_shell
 from dstui.adopt.shell.expansion import line_of, literal
 from dstui.adopt.shell.interpreter import ShellReader
 from dstui.adopt.shell.job_files import LEFT_OUT, job_as_shell
+from dstui.adopt.shell.job_values import values_of_job
 from dstui.adopt.shell.notebook import notebook_as_shell
 from dstui.adopt.shell.pages import Block, blocks_of, page_of
 from dstui.adopt.shell.recognise import UNLIKELY, rank, recognise
@@ -70,10 +71,11 @@ def read_shell(text: str, context: ShellContext, parse: Parse) -> ShellText:
     text = batch_as_shell(text) if is_batch(text, name) else tasks_as_shell(text, name)
     if FISH.match(text) or name.endswith(".fish"):
         raise Unparsed(f"it is a script of fish, whose syntax is not that of bash: `dstui run --hold -- fish {name}` reads its launches")
+    described = values_of_job(text)
     tree, text, sources, notes = _parsed(text, parse)
-    reader = _followed(tree, text, context, arguments_are_open=False)
+    reader = _followed(tree, text, context, described, arguments_are_open=False)
     if not reader.launches:
-        reader = _followed(tree, text, context, arguments_are_open=True)
+        reader = _followed(tree, text, context, described, arguments_are_open=True)
     ranked = sorted(((rank(one.launcher, one.words), bool(one.condition)), number) for number, one in enumerate(reader.launches))
     likely = [number for (how, _), number in ranked if how < UNLIKELY] or [number for _, number in ranked]
     launches = [_with_holes(reader.launches[number], sources) for number in likely]
@@ -157,13 +159,17 @@ def _with_holes(launch: Launch, sources: dict[str, str]) -> Launch:
     return replace(launch, words=tuple(word_with_hole(word, sources) for word in launch.words))
 
 
-def _followed(tree: Node, text: str, context: ShellContext, *, arguments_are_open: bool) -> ShellReader:
+def _followed(tree: Node, text: str, context: ShellContext, described: Mapping[str, str], *, arguments_are_open: bool) -> ShellReader:
     reader = ShellReader(context, arguments_are_open=arguments_are_open)
     reader.unknowns.batch = batch = batch_variables(text)
     numbers: dict[str, Value] = {name: value for name, value in batch.items() if name not in VARIES_BY_JOB}
     for name in sorted(numbers):
         if f"${name}" in text or f"${{{name}" in text:
             reader.unknowns.note(f"${name} is {numbers[name]}, as the #SBATCH lines say")
+    for name in sorted(described):
+        if f"${name}" in text or f"${{{name}" in text:
+            reader.unknowns.note(f"${name} is {described[name]}, as the job's description says")
+    numbers |= described
     try:
         reader.follow(tree, text, ShellState(context.folder, numbers))
         if not reader.launches:

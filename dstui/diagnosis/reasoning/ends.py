@@ -142,7 +142,9 @@ def _lasts(context: FailureContext, hit: Hit) -> bool:
 def nothing_failed(context: FailureContext) -> Verdict | None:
     """Decide for a success if nothing failed and the last lines say so. The absence of a failure is not a proof: a log may break off."""
     found = context.found
-    if context.failed or found.end_untold or any(hit.signature.role == "cascade" and not _is_noise(hit) for hit in found.hits):
+    done = min((hit.at for hit in found.hits if hit.signature.id == "LAST-WORDS"), default=NO_PLACE)
+    lost = (hit for hit in found.hits if hit.signature.role == "cascade" and not _is_noise(hit))
+    if context.failed or found.end_untold or any(hit.at < done for hit in lost):  # agents that end later do not find the first one's store
         return None
     if noise := [hit for hit in found.hits if hit.raised is not None and hit.raised.at_exit]:
         return Verdict(BY_ID["BENIGN-NOISE"], "medium", noise)
@@ -152,6 +154,10 @@ def nothing_failed(context: FailureContext) -> Verdict | None:
     # earlier steps may print it too
     reported += [hit for hit in found.hits if hit.signature.id == "LAST-WORD" and context.in_last_lines(hit)]
     return Verdict(BY_ID["SUCCESS"], "medium", reported) if reported else None
+
+
+NO_PLACE = (1 << 30, 0)
+"""A place behind all others."""
 
 
 def _is_noise(hit: Hit) -> bool:

@@ -38,6 +38,8 @@ SIBLINGS = (
 )
 OFTEN = 3
 """Equal exceptions that a process logs if it continues after them."""
+THIS_HOST = re.compile(r"Pool\(host='(?:127\.\d|localhost|0\.0\.0\.0)")
+"""A connection to a server on the same host, in urllib3's words."""
 LOST = frozenset({"EOFError", "UnpicklingError", "ConnectionResetError", "BrokenPipeError"})
 LINKS = re.compile(r"/multiprocessing/(?:connection|spawn)\.py$")
 """Files of the standard library that read from another process."""
@@ -69,6 +71,8 @@ class FailureContext:
             renamed |= {id(hit): "USER-PY" for hit in folders}
         if any(hit.signature.role == "root" and hit.raised and hit.raised.traced and not hit.raised.ignored for hit in hits):
             renamed |= {id(hit): "WORKER-RERAISED" for hit in hits if hit.signature.id == "VLLM-WORKER"}  # its reason is in the text
+        local = {(hit.stream, hit.raised.chain) for hit in hits if hit.raised and THIS_HOST.search(hit.text)}
+        renamed |= {id(hit): "USER-PY" for hit in hits if _of_the_internet(hit) and hit.raised and (hit.stream, hit.raised.chain) in local}
         renamed |= {id(hit): "PARENT-GONE" for hit in hits if hit.raised and _lost_its_parent(hit.raised)}
         told = tuple(replace(hit, signature=BY_ID[renamed[id(hit)]]) if id(hit) in renamed else hit for hit in hits)
         return replace(self.found, hits=self._handled_by_a_server(told), remarks=remarks)
@@ -270,6 +274,11 @@ class FailureContext:
         """Return the rank with the last message, if only one names itself in the last lines."""
         reported = {rank_in(line) for lines in self.found.tails.values() for line in lines} - {None}
         return reported.pop() if len(reported) == 1 else None
+
+
+def _of_the_internet(hit: Hit) -> bool:
+    """Return whether an exception counts as one of a server on the internet."""
+    return "NO-INTERNET" in (hit.signature.id, hit.signature.answer)
 
 
 def _lost_its_parent(raised: Raised) -> bool:

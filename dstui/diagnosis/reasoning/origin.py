@@ -66,7 +66,8 @@ def first_failing(context: FailureContext, hits: Sequence[Hit]) -> tuple[int | N
     """
     known = [hit for hit in hits if hit.rank is not None]
     if known:
-        return known[0].rank, True
+        first = next((end.rank for end in context.bad_ends if end.root and end.stream == known[0].stream), None)
+        return (first if any(hit.rank == first for hit in known) else known[0].rank), True
     if context.single:
         return 0, True
     mentioned = {hit.rank for hit in context.found.hits if hit.rank is not None and hit.signature is hits[0].signature}

@@ -85,7 +85,8 @@ KINDS = (
     ),
     Kind(
         "DTYPE-MIX",
-        r"\bdtypes?\b.*(?:same|match|equal|\bbut\b|expected|got|different)|scalar types?\b|desired output type"
+        r"must (?:have|be of) the same type\b"
+        r"|\bdtypes?\b.*(?:same|match|equal|\bbut\b|expected|got|different)|scalar types?\b|desired output type"
         r"|[Ee]xpected (?:floating point|integer|\w+) type\b.*\bgot|not implemented for '(?:Half|BFloat16|Float8\w*)'",
         COMPUTING,
     ),
@@ -144,6 +145,8 @@ KINDS = (
     # By the code that raised it
     Kind("CKPT-NONE", r"(?i)(?:fail|unable|cannot|can't|could not|no)\w*\b.{0,30}(?:find|found|resume|locate|exist)\w*.{0,40}checkpoint"),
     Kind("MODEL-FILES-PART", r"(?i)is not a (?:valid )?checkpoint"),
+    Kind("CKPT-SHAPE", r"(?i)\bfollowing (?:keys|parameters|weights) (?:are|were) (?:missing|unexpected|not found)"),
+    Kind("DATA", r"(?i)\b(?:undefined|unknown|unregistered) dataset\b|\bdataset \S+ (?:is )?(?:undefined|not registered|not defined)"),
     Kind(
         "CKPT-SHAPE",
         r"(?i)(?:missing|unexpected(?!ly)|mismatch).*(?:state_?dict|checkpoint)|(?:state_?dict|checkpoint).*(?:missing|unexpected(?!ly)|mismatch)",

@@ -107,6 +107,18 @@ READINGS = (
     ),
     Reading(
         "ValueError",
+        r"(?:too many|not enough) values to unpack",
+        "What that line takes apart has more or fewer parts than it has names for: a function returns something else than expected.",
+        "what is taken apart there: print it just before",
+    ),
+    Reading(
+        "ValueError",
+        r"invalid literal for int\(\) with base 10: ('.*')",
+        "The text {0} is no whole number.",
+        "where that text comes from: an argument, a file, the name of a folder",
+    ),
+    Reading(
+        "ValueError",
         r"\b(max|min)\(\) (?:arg is an empty sequence|iterable argument is empty)",
         "There is nothing to take the {0}imum of: a list is empty, often because nothing was loaded, or everything was left out.",
         "how the list in that line is filled, and the messages above about what could not be loaded",

@@ -108,6 +108,8 @@ AZURE_LINE = re.compile(r"User process '\S+' exited with status code (\d+)|proce
 KUBEFLOW_LINE = re.compile(r"\b(?:PyTorch|MPI|TF|Train|XGBoost)\w* \S+ is failed because [1-9]\d* \w+ replica")
 """The event of a Kubeflow job, some of whose pods failed."""
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
+SGLANG_LINE = re.compile(r"(?:Received sigquit from a child process|SIGQUIT received\..{0,60})\. It usually means \w+ child failed")
+"""The message of SGLang's server when one of its processes failed, before it ends all of them (srt/managers/tokenizer_manager.py)."""
 DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was killed after rank \d+ had failed)?$")
 
 
@@ -134,7 +136,7 @@ def exits_in(text: str) -> list[Exit]:
         return [Exit(translated(int(found[1])), whole=True)]
     if found := AZURE_LINE.search(text):
         return [Exit(translated(int(found[1] or found[2])), whole=True)]
-    if (failed := bool(KUBEFLOW_LINE.search(text))) or LSF_DONE.match(text):
+    if (failed := any(line.search(text) for line in (KUBEFLOW_LINE, SGLANG_LINE))) or LSF_DONE.match(text):
         return [Exit(int(failed), whole=True)]
     if found := CHILD_LINE.search(text):
         return [Exit(int(found[1]) if found[1] else -int(found[2]), whole=True)] if "ninja" not in text else []

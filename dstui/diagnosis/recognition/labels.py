@@ -29,7 +29,7 @@ LABELS = (
     # vLLM's workers: the place in tensor parallelism, which is the rank of a server with one replica.
     (re.compile(r"\((?:VllmWorker |Worker_)(?:TP|rank=)(\d{1,5}) pid=\d+\) ?"), "rank"),
     # Ray, and SkyPilot, whose rank is that of a node.
-    (re.compile(r"\((?:\w+ pid=\d+(?:, ip=([\w.]+))?|([\w-]+), rank=\d+, pid=\d+(?:, ip=[\w.]+)?)\) ?"), "host"),
+    (re.compile(r"\((?:[^\s,]{1,200} pid=\d+(?:, ip=([\w.]+))?|([\w-]+), rank=\d+, pid=\d+(?:, ip=[\w.]+)?)\) ?"), "host"),
     (re.compile(r"\[rank=(\d{1,5})\] ?"), "rank"),
     # srun --label: the task's number, which is a rank or, under torchrun, a node.
     (re.compile(r" {0,8}(?!\d{1,4}:\d\d:\d\d)(\d{1,5}): ?"), "task"),  # not a clock's, or oneCCL's 2026:01:02-03:04:05

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from dstui.base.limits import MAX_RANKS
 from dstui.diagnosis.findings import Collected, Ended, Place, capped
+from dstui.diagnosis.recognition.activity import command_in
 from dstui.diagnosis.recognition.exits import Exit, exits_in, status_in
 from dstui.diagnosis.recognition.labels import Label, rank_in
 
@@ -152,6 +153,9 @@ ENQUEUED = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (\d+)")
 FAILURES = re.compile(r"^\s*(Root Cause|(?:Other )?Failures)\b.*:\s*$")
 """The two parts of torchrun's table. Since PyTorch 1.10 the root cause comes last."""
 BLOCK_RANK = re.compile(r"^\s*rank\s*: (\d+) \(local_rank: (\d+)\)")
+INDENT = "  "
+ENTRY = re.compile(r"  rank\s*: (\d+) \(local_rank: ")
+"""The same in a whole line: all lines of an entry are indented as far."""
 BLOCK_EXIT = re.compile(r"^\s*exitcode\s*: (-?\d+) \(pid: \d+\)")
 PREPARING = re.compile(r"(?:Map|Running tokenizer on dataset)[^|]{0,80}?:\s{1,8}(\d{1,3})%\|")
 NEAR = 3
@@ -170,12 +174,26 @@ class Launchers:
         self._closing: dict[Key, Place] = {}
         self._root: set[Key] = set()
         """Outputs in which torchrun's table has reached the failure that it saw first."""
+        self._entry: dict[Key, tuple[int, int, int]] = {}
+        """The rank of the entry of torchrun's table that the last lines belong to, its column in the line, its indent behind the label."""
         self._block: dict[Key, int] = {}
         """The end, by its index, whose status another line of torchrun's table has."""
         self._named: dict[Key, int] = {}
         """The end of a rank, by its index, whose status may be in the next line."""
         self._mapping: dict[str, list[int]] = {}
         self._node = 0
+
+    def in_entry(self, label: Label, line: str, key: Key) -> Label:
+        """Return the label of a line of torchrun's table with the rank of its entry: with `@record`, that has the rank's own traceback."""
+        if "(local_rank: " in line and (found := ENTRY.search(line)):
+            self._entry[key] = int(found[1]), found.start(), len(label.text) - len(label.text.lstrip())
+        if key not in self._entry or label.rank is not None:
+            return label
+        rank, column, indent = self._entry[key]
+        if line[column : column + len(INDENT)] != INDENT:
+            del self._entry[key]
+            return label
+        return replace(label, rank=rank, text=label.text.removeprefix(" " * indent))
 
     def feed(self, label: Label, place: Place, key: Key) -> None:
         """Process one line."""
@@ -190,6 +208,8 @@ class Launchers:
             found.enqueued[rank] = int(enqueued[1])
         elif ORPHAN.match(text):
             found.orphaned = place
+        elif given := command_in(text):
+            found.commands.setdefault(place[0], []).append((place[1], given))
         elif "Loading extension module" in text or "Time to load" in text:
             found.loaded = place
         elif bars := PREPARING.findall(text):

@@ -30,7 +30,7 @@ WENT_ON = 20
 """Lines after an exception that was logged that show that it ended nothing, where nothing else says how the run ended."""
 DONE = frozenset({"LAST-WORDS", "LAST-WORD"})
 """Signatures by which a program reports its completion."""
-WORKER_LABEL = re.compile(r":\(\w+ pid=\d+")
+WORKER_LABEL = re.compile(r":\([^\s,]+ pid=\d+")
 """The label of one of Ray's workers: the run ends with the driver's exception."""
 LONG = 1000
 """The same, after the first of several."""
@@ -72,6 +72,7 @@ PLACES: tuple[tuple[str, str, Callable[[Raised, str], bool]], ...] = (
     ("AUTO-UNRESOLVED", "USER-PY", lambda raised, _: raised.name == "TypeError" and not raised.in_deepspeed),  # a number left as a string
     ("IMPORT-TORCH", "IMPORT-OTHER", lambda raised, text: raised.in_user_code and "import name '_" in text),  # private parts of PyTorch
     ("IMPORT-ASKED", "USER-PY", lambda raised, text: raised.in_user_code and "name 'deepspeed' is not defined" in text),  # not imported
+    ("MODEL-LOAD", "DATA", lambda raised, text: raised.in_user_code and "Ran out of input" in text),  # pickle's word for any empty file
     ("OOM-GPU", "GPU-BUSY", lambda raised, _: "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS),
 )
 """The cause that a text has by itself -> the one that it has because of where it was raised, and the condition."""
@@ -146,9 +147,11 @@ class Scanner:
                 self._keep(unnamed(raised, tail[-1][1]), Label(tail[-1][1], key[1]), (place, last), key, raised)
         self.found.launcher_broke = any(trace.in_launcher for _, trace in traces)
         opened = max((trace.last_line for _, trace in traces if trace.open), default=-1)
-        if sentence := breaks_off(tail[-1][1], within_traceback=opened >= last - 1):
+        torn = opened >= last - 1
+        if sentence := breaks_off(tail[-1][1], within_traceback=torn):
             self.found.cut.append(f"{self.found.files[place]} {sentence} (line {last}).")
-        self._who_survived(place, tail, whole)
+        if not torn:
+            self._who_survived(place, tail, whole)
 
     def _who_survived(self, place: int, tail: list[tuple[int, str]], whole: list[tuple[int, str]]) -> None:
         """Mark exceptions after which the run continued: logged ones, or those within a loop that the file's end shows at work."""
@@ -202,6 +205,7 @@ class Scanner:
         """Process one line of the current file with its shape, and the lines above it if they matter."""
         place = (len(self.found.files) - 1, number)
         label = self._label(line)
+        label = self._launchers.in_entry(label, line, (place[0], label.stream))
         if label.rank is None and self._file_rank is not None:
             label = Label(label.text, label.stream, self._file_rank, label.host, None)
         if label.local is not None:
@@ -319,7 +323,7 @@ class Scanner:
         return None if raised.ignored else raised
 
     def _keep(self, signature: Signature, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
-        named = (label.rank, rank_in(label.text), raised.rank if raised else None)
+        named = (raised.of_rank if raised else None, label.rank, rank_in(label.text), raised.rank if raised else None)
         rank = next((one for one in named if one is not None), None)
         if (
             signature.role in ("root", "symptom", "cascade")

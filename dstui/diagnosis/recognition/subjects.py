@@ -15,6 +15,8 @@ MESSAGE, FRAMES, RAISER, KIND = 4.0, 2.0, 2.0, 0.7
 """The weights of votes: the words of the message, the functions in the traceback, the raising library, the exception type."""
 SECOND = 0.45
 """The share of a vote for the second cause of an entry; its square is the share of the third."""
+ENOUGH = MESSAGE * SECOND
+"""Votes without which a cause is far-fetched: the type of an exception, and the second cause of a library or a function, are less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ MESSAGES = (
     _about("CKPT-SHAPE CKPT-FOLDER MODEL-FILES", r"checkpoint|\bckpt|state[_ ]?dict|resum|\.pth?\b|\.ckpt\b|\.safetensors\b"),
     _about(
         "CONFIG-ASSERT PARALLEL-SIZE",
-        r"config|\barg(?:ument|s)?\b|\boptions?\b|\bsetting|--\w",
+        r"config|(?<!keyword )(?<!positional )\barg(?:ument|s)?\b|\boptions?\b|\bsetting|--\w",
         r"must be (?:set|specified|given|one of|positive|between)|should be (?:set|one of)|not supported|unsupported",
         r"incompatible|cannot be used (?:with|together)|\bexclusive|invalid (?:value|choice)|zero.?stage|deepspeed",
     ),
@@ -119,7 +121,7 @@ FUNCTIONS = (
     _about("NO-GRAD OOM-GPU", r"backward|autograd"),
     _about("USER-SHAPE DTYPE-MIX", r"forward|nn/|functional|loss|attention|attn|encod|metric"),
     _about("DTYPE-MIX NO-GRAD", r"optim|\bstep\b|scaler|adam"),
-    _about("OP-BUILD OP-ABI", r"jit|compile|build|cpp_extension|triton|kernel"),
+    _about("OP-BUILD OP-ABI", r"jit|compile|build|cpp_extension|triton|(?<!ipy)kernel"),
     _about("IMPORT-VERSION", r"import"),
     _about("TRACKER-LOGIN", r"wandb|mlflow|tracker|log(?:ger)?\b"),
     _about("NO-GPU DEVICE-MIX", r"\.to\b|cuda"),
@@ -200,8 +202,8 @@ PROGRAMMING = frozenset({
 NotImplementedError, `KINDS` above has an older release and a setting that a library refuses."""
 
 
-def likely_causes(raised: Raised, text: str) -> tuple[str, ...]:
-    """Return the probable causes of an exception, the likeliest first."""
+def likely_causes(raised: Raised, text: str, enough: float = 0.0) -> tuple[str, ...]:
+    """Return the probable causes of an exception that have enough votes, the likeliest first."""
     votes = _votes(MESSAGES, message(text), MESSAGE)
     for frame, share in ((raised.own, 1.0), (raised.deepest, 0.5)):
         if frame.file:
@@ -209,7 +211,7 @@ def likely_causes(raised: Raised, text: str) -> tuple[str, ...]:
     place = next((causes for path, causes in RAISERS.items() if path in raised.deepest.file), ())
     votes.update(_shares(place, RAISER))
     votes.update(_shares(KINDS.get(raised.name, ()), KIND))
-    return tuple(cause for cause, _ in votes.most_common())
+    return tuple(cause for cause, weight in votes.most_common() if weight >= enough)
 
 
 def subjects_of(text: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from dstui.base.dataclass import dataclass
 from dstui.diagnosis.recognition.activity import STEPS
@@ -11,12 +12,21 @@ from dstui.diagnosis.recognition.labels import rank_in
 HEADER = "Traceback (most recent call"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
 AT_EXIT = ("Exception ignored in atexit callback", "Error in atexit._run_exitfuncs")
-IGNORED = ("Exception ignored in", "Exception ignored on calling", *AT_EXIT)
+IGNORED = (
+    "Exception ignored in",
+    "Exception ignored on calling",
+    "Exception ignored while",  # Python 3.14
+    "so the task will be retried. Error: User exception",  # Ray
+    "suppress with 'RAY_IGNORE_UNHANDLED_ERRORS",  # the result of a task of Ray's that nobody asked for
+    *AT_EXIT,
+)
 THREAD_HEAD = "Exception in thread"
 SPAWNED_PROCESS = re.compile(r"-- Process (\d+) terminated with the following error:")
 """The line that torch.multiprocessing.spawn puts before the traceback of one of its processes."""
 CHILD_PROCESS = re.compile(r"^Process (?:\w*Process)-(\d+):\s*$")
 """The line that multiprocessing puts before the traceback of one of its processes, counted from 1."""
+OF_RANK = re.compile(r"Traceback \(most recent call last\): \(RANK (\d+)\)")
+"""The head of a rank's traceback in the exception of PyTorch's distributed checkpoints, which every rank prints."""
 RAISES = re.compile(r"^\s+raise (?:\w+\.)*(\w+)")
 FRAME = re.compile(r'^[\s>]*File "([^"]+)", line (\d+)(?:, in (\S+))?')
 PATH = r"(?:~?/|~?\\|[A-Za-z]:[\\/])[^:\n]+"
@@ -32,8 +42,11 @@ ANNOUNCED = re.compile(r"^([A-Za-z_]\w*)\s{2,}Traceback \(most recent call last\
 """The head of an IPython traceback, with the class."""
 RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
 """A frame in the format of rich."""
+RICH_MARK = re.compile(r"^[│|] +❱ *(\d+) ")
+"""The line of code that rich marks below it: the number after a long path is broken at the console's width."""
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*"
+    r"^(?!Error: *[-+\d.e% ]+$)"  # a figure that a program calls its error
+    r"(?:[A-Za-z_]\w*\.)*"
     r"((?:_*[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))"
     r"(?=:|\s*$|\s+:|Traceback|\s{4,}\S|\. Did you mean)"  # the last three: another rank has written into the line
 )
@@ -128,6 +141,8 @@ class Raised:
     """True if it was raised while another one was handled."""
     rank: int | None = None
     """The rank in the line in which its traceback began."""
+    of_rank: int | None = None
+    """The rank that it happened on, whichever rank printed it."""
     logged: bool = False
     """True if it was logged: the program may have continued."""
     process: int | None = None
@@ -157,6 +172,7 @@ class Traces:
         self._frame = self._own = NO_FRAME
         self._within = self._loader = ""
         self._rank: int | None = None
+        self._of_rank: int | None = None
         self._process: int | None = None
         self._child: int | None = None
         self._raises = ""
@@ -174,6 +190,7 @@ class Traces:
             self._rank = rank if rank is not None else rank_in(text[: text.index(HEADER)])
             if self._rank is None and self._logged:
                 self._rank = rank_in(before)
+            self._of_rank = int(of[1]) if (of := OF_RANK.search(text)) else None
             self._within = steps[-1][1] if (steps := STEPS.findall(text)) else ""
         elif found := SPAWNED_PROCESS.search(text):
             self._begin(number)
@@ -201,10 +218,18 @@ class Traces:
         elif (found := self._exception(text, number)) and not self.is_code(text):
             return self._end(found[1], number, clean=SHREDDED.match(text[:HEAD]) is None)
         elif not self.is_code(text):
-            self.at_frame = False
+            self._leave_frame(text)
         elif found := RAISES.match(text):
             self._raises = found[1]
         return None
+
+    def _leave_frame(self, text: str) -> None:
+        """Leave the last frame; if this is the line of its code that rich marks, give it that number."""
+        self.at_frame = False
+        if self._frame.text and (found := RICH_MARK.match(text)):
+            marked = replace(self._frame, line=found[1])
+            self._own = marked if self._own is self._frame else self._own
+            self._frame = marked
 
     def unnamed(self, last: int) -> Raised | None:
         """Return the exception of a traceback that ends with a message without a class; its last line of code shows the class."""
@@ -279,6 +304,7 @@ class Traces:
             within=self._within,
             chained=self._again,
             rank=self._rank if self.open else None,
+            of_rank=self._of_rank if self.open else None,
         )
         self.open = self.at_frame = self._thread = self._wraps = False
         self._process = self._child = None

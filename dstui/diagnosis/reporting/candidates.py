@@ -8,7 +8,7 @@ from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.reasoning.failure_context import FailureContext
 from dstui.diagnosis.recognition.exits import exits_in
 from dstui.diagnosis.recognition.labels import HANDLED
-from dstui.diagnosis.recognition.subjects import likely_causes, subjects_of
+from dstui.diagnosis.recognition.subjects import ENOUGH, likely_causes, subjects_of
 from dstui.diagnosis.signatures import BY_ID
 
 MAX_CAUSES = 3
@@ -17,8 +17,8 @@ UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
 """Causes that only say that something ended."""
 ZERO_PREFIX = "Z3-"
 """The ids of causes that only DeepSpeed can have begin so."""
-INTERRUPT = re.compile(r"KeyboardInterrupt|^(?:\^C)+$")
-"""Python's word for Ctrl-C, and the terminal's."""
+INTERRUPT = re.compile(r"KeyboardInterrupt|^(?:\^C)+$|^\W*[Ii]nterrupt(?:ed)?\b")
+"""Python's word for Ctrl-C, the terminal's, and that of a script's own handler."""
 NOT_BY_KEY = frozenset({"SLURM-CANCEL", "SIGHUP"})
 """Ends by a signal that is not SIGINT."""
 CAN_BE_CAUSES = ("root", "symptom")
@@ -103,8 +103,8 @@ def _alike(verdict: Verdict) -> list[str]:
     signature, first = verdict.signature, verdict.hits[0] if verdict.hits else None
     named = list(signature.alike) if signature else []
     by_words = likely_causes(first.raised, first.text) if first is not None and first.raised is not None else ()
-    if signature is BY_ID["USER-PY"]:
-        named = list(by_words)
+    if signature is BY_ID["USER-PY"] and first is not None and first.raised is not None:
+        named = list(likely_causes(first.raised, first.text, ENOUGH))
     named.sort(key=lambda one: by_words.index(one) if one in by_words else len(by_words))
     if first is not None and first.signature.role == "cascade":  # its possible causes
         named = [*first.signature.alike, *named]

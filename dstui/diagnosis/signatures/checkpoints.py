@@ -77,7 +77,7 @@ SIGNATURES = (
             "file write failed",
             "Disk quota exceeded",
             rx("Error while serializing", r"Error while serializing.*(?:os error (?:28|122)|No space|StorageFull|[Qq]uota)"),
-            rx("unexpected pos", r"unexpected pos \d+ vs \d+"),
+            rx("unexpected pos", r"unexpected pos \d+(?: vs \d+|\s*$)"),
             "basic_ios::clear: iostream error",
             rx("phemeral", r"(?:low on resource: ephemeral-storage|ephemeral local storage usage exceeds)"),
             rx("No space left on device", r"(?:OSError|IOError|RuntimeError|write|error).*No space left on device"),

@@ -20,12 +20,13 @@ SIGNATURES = (
     Signature(
         "ENGINE-DEAD",
         "cascade",
-        "vLLM's server or client reports that its engine's process ended",
+        "A server of a model, or its client, reports that the engine's process ended",
         signs=(
             "EngineCore encountered an issue. See stack trace",
             "Engine core initialization failed. See root cause above",
             "Engine process failed to start. See stack trace for the root cause",
             "WorkerProc initialization failed due to an exception in a background process",
+            "server crashed for some reason, unable to proceed",  # DeepSpeed-MII's
             rx("Worker failed with error", r"Worker failed with error .*please check the stack trace above for the root cause"),
         ),
         alike=("OOM-GPU", "KILLED-UNKNOWN"),

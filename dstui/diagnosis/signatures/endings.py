@@ -142,6 +142,8 @@ SIGNATURES = (
             rx("what():", r"^\s*what\(\):\s"),
             rx("Aborted", r"Aborted +\(core dumped\)|^Aborted$"),
             rx("loating point exception", r"^(?:.*\d )?[Ff]loating point exception\b"),
+            "*** Check failure stack trace: ***",  # glog's
+            rx("Check failed: ", r"^F\d{4} [\d:.]+ +\d+ \S+:\d+\] Check failed: |: F \S+:\d+\] Check failed: "),
             rx("stack smashing detected", r"\*\*\* stack smashing detected \*\*\*"),
             rx("(): ", r"^(?:free|malloc|realloc|munmap_chunk)\(\): (?:invalid|corrupted|unaligned)"),
             rx("corrupt", r"^(?:double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|malloc_consolidate)"),
@@ -205,6 +207,7 @@ SIGNATURES = (
             rx("train_runtime", r"^\W*train_runtime'?\s*[:=]"),
             "Training completed. Do not forget to share your model",
             "Reporting training SUCCESS",  # SageMaker
+            "] worker group successfully finished.",  # torchrun
             *(
                 rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ {{1,8}}){{0,4}}\w*{words}\b.{{0,60}}$")
                 for words in (
@@ -286,6 +289,7 @@ SIGNATURES = (
         "A job of higher priority came, a spot instance was reclaimed, or a node failed.",
         (
             rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE)"),
+            rx("Preempted to accommodate", r"Preempted to accommodate a workload \(UID: "),  # Kueue
             rx("Interrupted - ", r"^[\d :-]+Interrupted - (?:Training|Processing) job interrupted"),  # SageMaker's, for spot instances
             "Node failure on",
             rx("Caught signal ", r"submitit.{0,99}Caught signal \w{1,20}.{0,99}this job is preempted"),
@@ -373,11 +377,16 @@ SIGNATURES = (
     Signature(
         "SIGTERM-HEARD",
         "hint",
-        "The program says that it was asked to end (SIGTERM)",
+        "The program says that it was asked to end (SIGINT or SIGTERM)",
         signs=(
             rx("eceived SIGTERM", r"[Rr]eceived SIGTERM\b"),
+            rx(
+                "nterrupt",
+                r"^\W*[Ii]nterrupt(?:ed)?(?: received| detected| caught)?[!.,:]\W{0,4}(?i:sav|exit|stop|shut|clean|termin|quit)\w+",
+            ),
             rx("aught signal", r"[Cc]aught signal (?:15|2|SIGTERM|SIGINT)\b"),
             "srun: forcing job termination",
+            rx("[shutdown] API server", r"\[shutdown\] API server: (?:engine client stopped|signalling HTTP server shutdown)"),  # vLLM
         ),
     ),
 )

@@ -141,6 +141,23 @@ SIGNATURES = (
         answer="USER-PY",
     ),
     Signature(
+        "FILE-REPLACED",
+        "root",
+        "A file on a network file system was removed or replaced while it was open",
+        "Another rank, host or job deleted or wrote it again (a checkpoint that was rotated, a cache, a new copy of the data), or the "
+        "server was restarted.",
+        ("Stale file handle",),
+        (
+            "Start it again: the handle is gone, the file mostly is not",
+            "Let one rank write or delete what others read, and the others wait for it (a barrier)",
+            "If every file of that folder gives it: mount it again on that host",
+        ),
+        "ls -l of the file on the host that failed: its time, and whether it is there.",
+        sure=False,
+        alike=("CKPT-DISK",),
+        answer="RACE-FS",
+    ),
+    Signature(
         "RACE-FS",
         "root",
         "Ranks conflicted on the file system",
@@ -148,7 +165,6 @@ SIGNATURES = (
         (
             rx("FileExistsError", r"FileExistsError.*\[Errno 17\]|FileExistsError"),
             "database is locked",
-            "Stale file handle",
             rx("[Errno ", r"\[Errno 39\] Directory not empty|\[Errno 16\] Device or resource busy: '[^']*\.nfs"),
             rx("' -> '", r"No such file or directory: '[^']*' -> '"),
             rx("could not be acquired", r"file lock '[^']*' could not be acquired"),

@@ -93,6 +93,31 @@ SIGNATURES = (
         answer="IMPORT-MISSING",
     ),
     Signature(
+        "IMPORT-NAME",
+        "root",
+        "The installed release of a library has no such name",
+        "The name was moved, renamed or removed, or came in a newer release; a part of a library may also have to be imported by itself.",
+        (
+            rx("has no attribute", r"module '(?:pkgutil|collections|distutils|inspect|asyncio|ast|fractions|time)' has no attribute"),
+            rx(
+                "has no attribute",
+                r"AttributeError: (?:partially initialized )?module '(?:numpy|torch|torchvision|transformers|accelerate|peft|trl|datasets"
+                r"|triton|flash_attn|xformers|huggingface_hub|tokenizers|pyarrow|wandb|deepspeed|PIL|scipy|pandas|sklearn|matplotlib|tensorflow|keras|jax"
+                r"|flax|lightning|pytorch_lightning|torchaudio|torchmetrics|timm|diffusers|bitsandbytes|vllm|sentence_transformers|gym|gymnasium"
+                r"|networkx|nltk|onnx|openai|gradio|mlflow|ray|sqlalchemy|setuptools|pkg_resources|google)(?:\.[\w.]+)?' has no attribute",
+            ),
+        ),
+        (
+            "Look for the name in the library's changelog: use what replaced it, or install a release that has it",
+            "Import the part by its whole name (import PIL.ImageOps) if the library does not do so itself",
+            "Rename your own file if it has the library's name",
+        ),
+        "python -c 'import NAME; print(NAME.__version__, NAME.__file__)', in the environment of the ranks.",
+        sure=False,
+        alike=("USER-PY",),
+        answer="IMPORT-VERSION",
+    ),
+    Signature(
         "IMPORT-VERSION",
         "root",
         "Two packages are incompatible",
@@ -125,7 +150,6 @@ SIGNATURES = (
             rx("Descriptors cannot", r"Descriptors cannot (?:not )?be created directly"),
             "'MessageFactory' object has no attribute 'GetPrototype'",  # protobuf 5 and an older TensorFlow
             rx("was removed in the NumPy", r"was removed in the NumPy 2\.0 release"),
-            rx("has no attribute", r"module '(?:pkgutil|collections|distutils|inspect|asyncio|ast|fractions|time)' has no attribute"),
             rx("does not exist or is not currently imported", r"Tokenizer class \w+ does not exist or is not currently imported"),
             rx("object has no attribute", r"'\w*(?:Cache|(?<=\w)Tokenizer\w*|TrainingArguments|Accelerator\w*)' object has no attribute"),
             rx("`rope_scaling` must be a dictionary", r"`rope_scaling` must be a dictionary (?:with two fields|of with two)"),
@@ -135,11 +159,6 @@ SIGNATURES = (
             rx("Found an incompatible version of", r"Found an incompatible version of"),
             rx("Please upgrade", r"(?:Import|Runtime|Value|Attribute)Error: .*[Pp]lease up(?:grade|date) (?:your )?(?:the )?[\w.-]+"),
             rx("pydantic.errors.", r"^pydantic\.errors\.Pydantic\w*Error"),
-            rx(
-                "has no attribute",
-                r"AttributeError: (?:partially initialized )?module '(?:numpy|torch|torchvision|transformers|accelerate|peft|trl|datasets"
-                r"|triton|flash_attn|xformers|huggingface_hub|tokenizers|pyarrow|wandb|deepspeed)(?:\.[\w.]+)?' has no attribute",
-            ),
             rx("numpy.", r"numpy\.(?:dtype|ndarray) size changed, may indicate binary incompatibility"),
             rx("A module that was compiled using NumPy", r"A module that was compiled using NumPy 1\.x cannot be run in\s*NumPy 2"),
             "VersionConflict",

@@ -90,6 +90,7 @@ SIGNATURES = (
             rx("*** [", r"make(?:\[\d+\])?: \*\*\* \[.*(?:CMakeFiles/|\.(?:o|so|cu|obj)\b).*\] Error \d"),
             rx("ould not build wheels for", r"^\s*ERROR: Could not build wheels for"),
             rx("ailed to build installable wheels", r"(?:ERROR:|×) Failed to build installable wheels"),
+            rx("cannot create executables", r"configure: error: C(?:\+\+)? compiler cannot create executables"),  # autoconf
             rx("or greater is required", r"error: Microsoft Visual C\+\+ [\d.]+ or greater is required"),
         ),
         ("Read the first error of the compiler; nvcc, g++ and PyTorch must fit together", "Use a prebuilt wheel"),

@@ -178,7 +178,6 @@ SIGNATURES = (
                 r"(?:docker|podman): Error response from daemon|Error response from daemon: .*(?:denied|not found|unknown)",
             ),
             rx("pyxis: ", r"pyxis: (?:container start failed|failed to|couldn't|error)"),
-            rx("ImagePull", r"\b(?:ErrImagePull|ImagePullBackOff)\b"),
             rx("OCI runtime create failed", r"(?:failed to create|[Ee]rror).*OCI runtime create failed"),
             rx("CDI devices", r"failed to inject CDI devices: unresolvable CDI devices"),
             rx("connect to the Docker daemon", r"(?i:cannot|permission denied).*connect to the Docker daemon"),

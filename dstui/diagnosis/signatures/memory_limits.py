@@ -23,6 +23,7 @@ SIGNATURES = (
             rx("_ERROR_OUT_OF_", r"(?:UR|ZE|PI)_(?:RESULT_)?ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)"),  # Intel's
             rx("GPU out of memory", r"(?:Error|Exception): .*\bGPU out of memory"),
             "CUDA driver error: out of memory",
+            rx("Cuda failure", r"Cuda failure (?:\d+ )?'out of memory'"),  # NCCL
             "Triton Error [CUDA]: out of memory",
             "EL0004: ",  # Ascend's
             "[driver error:out of memory]",
@@ -265,7 +266,13 @@ SIGNATURES = (
         "root",
         "Pinned host memory could not be allocated",
         "The limit on locked memory, WSL or the container leaves no room for pinned offload buffers.",
-        ("cudaHostAlloc", "failed to pin", rx("pin_memory", r"CUDA error: (?:out of memory|invalid argument).*pin_memory")),
+        (
+            "cudaHostAlloc",
+            "failed to pin",
+            "allocate_host_memory",  # torch_npu's
+            "aclrtMallocHost",
+            rx("pin_memory", r"CUDA error: (?:out of memory|invalid argument).*pin_memory"),
+        ),
         (Remedy("Offload to ordinary memory", patches.unpin), "ulimit -l unlimited for the ranks"),
         "ulimit -l, in the environment of the ranks.",
         explains=("OOM-GPU",),

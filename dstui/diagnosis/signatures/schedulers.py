@@ -20,6 +20,7 @@ SIGNATURES = (
         launcher=True,
         alone=True,
         alike=("SLURM-CANCEL",),
+        source="https://slurm.schedmd.com/resource_limits.html",
     ),
     Signature(
         "CONTAINER-BUILD",
@@ -44,6 +45,28 @@ SIGNATURES = (
         answer="REMOTE-ENV",
     ),
     Signature(
+        "POD-IMAGE",
+        "root",
+        "Kubernetes could not fetch the image of a container",
+        "Its name or tag does not exist, the registry asks for a login, or the node cannot reach it; the event before says which.",
+        (
+            rx("ImagePull", r"\b(?:ErrImagePull|ImagePullBackOff)\b"),
+            rx("ailed to pull image", r"\bFailed to pull image \""),
+            rx("Back-off pulling image", r"\bBack-off pulling image \""),
+        ),
+        (
+            "not found, manifest unknown: correct the name or the tag of the image in the pod",
+            "unauthorized, denied: kubectl create secret docker-registry, and name it in imagePullSecrets",
+            "i/o timeout, no such host: the node needs a way to the registry, or a mirror of it",
+        ),
+        "kubectl describe pod POD: the event `Failed to pull image` has the registry's own words; crictl pull IMAGE on that node.",
+        launcher=True,
+        alone=True,
+        explains=("CONTAINER", "POD-PENDING"),
+        source="https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#my-pod-stays-waiting",
+        answer="REMOTE-ENV",
+    ),
+    Signature(
         "POD-VOLUME",
         "root",
         "Kubernetes could not mount a volume of the pod",
@@ -61,6 +84,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         alike=("CKPT-PERM", "CONTAINER"),
+        source="https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#my-pod-stays-waiting",
         answer="REMOTE-ENV",
     ),
     Signature(
@@ -69,6 +93,7 @@ SIGNATURES = (
         "The container of the pod ends again and again, and its own log says why",
         signs=(rx("CrashLoopBackOff", r"\bCrashLoopBackOff\b"), rx("Back-off restarting", r"Back-off restarting failed container")),
         confirm="kubectl logs --previous POD, and Last State in kubectl describe pod POD: the exit code and the reason.",
+        source="https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#my-pod-is-crashing-or-otherwise-unhealthy",
     ),
     Signature(
         "POD-PENDING",
@@ -90,6 +115,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         alike=("CONTAINER",),
+        source="https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#my-pod-stays-pending",
         answer="SUBMIT-REFUSED",
     ),
     Signature(
@@ -111,6 +137,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         alike=("SLURM-CANCEL",),
+        source="http://docs.adaptivecomputing.com/9-0-2/docker/Content/topics/torque/commands/qsub.htm",
         answer="SUBMIT-REFUSED",
     ),
     Signature(
@@ -129,6 +156,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         alike=("CLOUD-CAPACITY",),
+        source="https://docs.aws.amazon.com/botocore/latest/reference/services/sagemaker/client/exceptions/ResourceLimitExceeded.html",
         answer="SUBMIT-REFUSED",
     ),
     Signature(
@@ -149,6 +177,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         alike=("CLOUD-QUOTA",),
+        source="https://docs.cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-availability",
         answer="SUBMIT-REFUSED",
     ),
     Signature(
@@ -166,6 +195,7 @@ SIGNATURES = (
         sure=False,
         alone=True,
         alike=("POD-PENDING",),
+        source="https://docs.ray.io/en/latest/cluster/vms/user-guides/configuring-autoscaling.html",
         answer="SUBMIT-REFUSED",
     ),
     Signature(

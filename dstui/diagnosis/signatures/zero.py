@@ -65,7 +65,7 @@ SIGNATURES = (
             "still have inflight params",
             "assert param.ds_status == ZeroParamStatus",
             "not in self.__inflight_param_registry",
-            rx("NOT_AVAILABLE", r"'status': 'NOT_AVAILABLE'"),
+            rx("'status': '", r"'status': '(?:NOT_AVAILABLE|INFLIGHT)'"),
         ),
         (Remedy("No prefetch of parameters", patches.no_prefetch), "deepspeed.utils.set_z3_leaf_modules", "Upgrade DeepSpeed"),
         in_code=True,

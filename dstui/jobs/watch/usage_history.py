@@ -7,8 +7,9 @@ checked before it is shown.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import takewhile
 from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,18 +79,27 @@ def _packed(usage: Usage) -> list[Any]:
     return [usage.kind, *(getattr(usage, name) for name in NUMBERS), usage.device, list(usage.throttle)]
 
 
-def read_history(folder: Path, seconds: float = SHOWN, after: float = -inf) -> History:
-    """Read the last minutes of the file, or so many seconds, as far as they are later than `after`; empty if there is none.
-
-    Invalid values are left out.
-    """
+def read_history(folder: Path) -> History:
+    """Read the last minutes of the file; empty if there is none. Invalid values are left out."""
     found = History()
     with suppress(OSError):
         for most in (OFTEN_ENOUGH, LARGEST):
-            found, reached = _collected(_tail(folder / USAGE_HISTORY, most), seconds, after)
+            found, reached = _collected(_tail(folder / USAGE_HISTORY, most), SHOWN)
             if reached or (folder / USAGE_HISTORY).stat().st_size <= most:
                 break
     return found
+
+
+def read_later(folder: Path, after: float) -> Iterator[History]:
+    """Yield the samples of the whole file that are later than `after`, in order, one look of the supervisor at a time.
+
+    All of them at once would take many times the memory of the file.
+    """
+    lines: list[bytes] = []
+    with suppress(OSError):
+        lines = _tail(folder / USAGE_HISTORY, LARGEST)
+    later = [*takewhile(lambda line: _look(line).get("t", inf) > after, reversed(lines))]
+    return (_collected([line], SHOWN)[0] for line in reversed(later))
 
 
 def _tail(path: Path, most: int) -> list[bytes]:
@@ -107,14 +117,14 @@ def _look(line: bytes) -> dict[str, Any]:
     return {}
 
 
-def _collected(lines: list[bytes], seconds: float, after: float) -> tuple[History, bool]:
+def _collected(lines: list[bytes], seconds: float) -> tuple[History, bool]:
     """Return the samples of the last lines, and whether earlier lines than are wanted were reached: those are not parsed."""
     samples: dict[int, list[Sample]] = {}
     note, since, reached = None, nan, False
     for look in filter(None, map(_look, reversed(lines))):
         if isnan(since):
             note, since = look.get("note"), look["t"] - seconds
-        if reached := look["t"] < since or look["t"] <= after:
+        if reached := look["t"] < since:
             break
         for rank, packed in look["ranks"].items():
             if (number := rank_number(rank)) is not None and (sample := _sample(look["t"], packed)) is not None:

@@ -22,7 +22,7 @@ from dstui.tui.kit.current_size import CurrentSizeScreen
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import ACTIONS, CHOOSING, LINE, PANES, READING, valid
 from dstui.tui.kit.row_list import RowList
-from dstui.tui.kit.text_row import BLANK, Row, paragraph, row
+from dstui.tui.kit.text_row import BLANK, GLYPHS, Row, Span, paragraph, row
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class Dialog(ModalScreen[Any], Over[Any]):
         border: round $primary; background: $background; padding: 0 1;
     }
     Dialog RowList { height: auto; }
-    Dialog Input { border: none; height: 1; background: $panel; padding: 0 1; margin: 1 0; }
+    Dialog Input { border: none; height: 1; background: $panel; padding: 0 1; margin: 1 2; }
     Dialog Footer { dock: bottom; height: 1; }
     """
     PANE = CHOOSING
@@ -229,7 +229,9 @@ class Prompt(Lines):
 
     def lines(self) -> Sequence[Row]:
         """Return the question, and what is wrong with the text."""
-        return [*paragraph(self.text, self.room), *(paragraph(self._wrong_now, self.room, "error") if self._wrong_now else [])]
+        mark = (Span(f"{GLYPHS['error']} ", "error"),)
+        wrong = paragraph(self._wrong_now, self.room, "error", first=mark) if self._wrong_now else []
+        return [*paragraph(self.text, self.room), *wrong]
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:

@@ -66,9 +66,11 @@ class Pick(Lines):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
+        """Show what matches now, with the cursor on the first."""
         event.stop()
         self.text = event.value
         self.redraw()
+        self.rows.action_edge(-1)
 
     def action_move(self, by: int) -> None:
         """Move the cursor in the rows while the input keeps the focus."""
@@ -107,10 +109,13 @@ def _entries(state: State) -> list[tuple[str, str]]:
 
 
 def matching(entries: list[tuple[str, str]], text: str, width: int, limit: int = 200) -> list[Row]:
-    """Return the entries in which every word of `text` occurs, for a width in cells. A long name keeps its end, where names differ."""
+    """Return the entries in which every word of `text` occurs, for a width in cells. A long name keeps its end, where names differ.
+
+    Those of which a part begins with the text come first: of "optim" the optimizer's, then zero_optimization's.
+    """
     words, room = text.lower().split(), width * 6 // 10
     rows: list[Row] = []
-    for path, label in entries:
+    for path, label in sorted(entries, key=lambda entry: f".{words[0]}" not in f".{entry[0].lower()}") if words else entries:
         name = path.removeprefix("deepspeed.")
         if all(w in f"{name} {label}".lower() for w in words) or (len(words) == 1 and len(text) > 3 and words[0] in help_for(path).lower()):
             rows.append(row((fit(name, room, end=True), "name"), (f"  {fit(label, width - room - 2)}", "dim"), key=path))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
-from textual import on
+from textual import events, on
 
 from dstui.base.limits import parse_json
 from dstui.base.text import sanitise
 from dstui.plan.scalars import yaml_scalar
 from dstui.tui.dialogs.dialog import FULL, Lines, ToRead
 from dstui.tui.forms.fields import Field, default_of, format_value, help_for, why_default
-from dstui.tui.kit.keys import in_pane
+from dstui.tui.kit.keys import in_pane, key_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.session.state import UNSET
@@ -49,6 +50,21 @@ class TextViewer(Lines, ToRead):
     def _chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         self.dismiss(event.key)
+
+
+FIX: Final = "fix"
+"""The result of a dialog whose fix is to be applied."""
+
+
+class Reason(TextViewer):
+    """The diagnosis. The key that applies its fix on the run does so here too."""
+
+    @on(events.Key)
+    def _apply(self, event: events.Key) -> None:
+        if key_of("fix") in (event.character, event.key):
+            event.stop()
+            event.prevent_default()
+            self.dismiss(FIX)
 
 
 class LinesViewer(Lines, ToRead):
@@ -113,9 +129,22 @@ def finding_rows(finding: Finding, width: int) -> list[Row]:
     if finding.fix is not None:
         rows += [BLANK, *paragraph(finding.fix.text, width, "value", first=row(("fix  ", "accent")).left)]
     page = rule_page(finding.code).splitlines()[1:]
-    about = [line for text in page for line in paragraph(text.strip(), width, "dim")]
+    about = [part for line in page for part in _page_rows(line, finding.why, width)]
     more = paragraph(f"dstui docs {finding.code} prints this page.", width, "faint") if page else []
     return [*rows, BLANK, *about, BLANK, *more]
+
+
+NAMED: Final = re.compile(r"  (\w+ {2,})(\S.*)")
+"""A line of a rule's page with a name before its text."""
+
+
+def _page_rows(line: str, told: str, width: int) -> list[Row]:
+    """Return a line of a rule's page, wrapped beside its name; nothing if it only repeats DeepSpeed's words that are `told` above."""
+    if (named := NAMED.fullmatch(line)) is None:
+        return paragraph(line.strip(), width, "dim")
+    name, text = named.groups()
+    repeats = name.strip() == "says" and text.strip("… ") in told
+    return [] if repeats else paragraph(text, width, "dim", first=row((name, "dim")).left)
 
 
 def help_rows(pane: str, field: Field | None, width: int, origin: str = "", says: str = "") -> list[Row]:

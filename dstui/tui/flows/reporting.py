@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Prompt
-from dstui.tui.dialogs.reading import LinesViewer, TextViewer
+from dstui.tui.dialogs.reading import FIX, LinesViewer, Reason, TextViewer
 from dstui.tui.flows.saving import free_name
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.run.diagnosis_pane import full_rows, stack_rows
@@ -28,13 +28,20 @@ if TYPE_CHECKING:
 class Explaining:
     """Show the full diagnosis and stacks in dialogs, and go from evidence to its line in the log."""
 
-    def __init__(self, view: JobView) -> None:
-        self.view = view
+    def __init__(self, view: JobView, fix: Callable[[], object]) -> None:
+        """`fix` applies the fix of the diagnosis."""
+        self.view, self._fix = view, fix
 
     def show_whole(self) -> None:
-        """Show the full diagnosis; choosing a line of evidence shows it in the log."""
+        """Show the full diagnosis; choosing a line of evidence shows it in the log, and the key of the fix applies it."""
         if (diagnosis := self.view.why.diagnosis) is not None:
-            self.view.app.push_screen(TextViewer("Why it ended", partial(full_rows, diagnosis)), self.show_evidence)
+            self.view.app.push_screen(Reason("Why it ended", partial(full_rows, diagnosis)), self._chosen)
+
+    def _chosen(self, chosen: object) -> None:
+        if chosen is FIX:
+            self._fix()
+        else:
+            self.show_evidence(chosen)
 
     def show_evidence(self, evidence: object) -> None:
         """Show a line of evidence in the log; other rows of the dialog do nothing."""

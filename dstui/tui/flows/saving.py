@@ -85,8 +85,8 @@ class Saving:
         self._busy = False
         if moved:
             then, self._next = _both(then, self._next), None  # what was requested meanwhile waits for the answer, and goes with it
-            answers = [Answer("r", "replace it with this Plan", True)] if is_file(path) else []
-            answers.append(Answer("o", "save under another name", False))
+            answers = [Answer("o", "save under another name", False)]
+            answers += [Answer("r", "replace it with this Plan", True)] if is_file(path) else []
             self._app.push_screen(Ask("Changed on disk", moved, answers), partial(self._resolve, path, then))
         else:
             self._save(path, then, replace_other=True)
@@ -107,7 +107,7 @@ class Saving:
             return
         path = typed_path(name)
         if is_there(path) and path != self._session.path:
-            answers = [Answer("r", "replace it", True), Answer("n", "no, another name", False)]
+            answers = [Answer("n", "no, another name", False), Answer("r", "replace it", True)]
             self._app.push_screen(Ask("Exists already", f"{path} exists.", answers), partial(self._resolve, path, then))
         else:
             self._save(path, then, replace_other=False)
@@ -187,7 +187,7 @@ class Writing:
 
     def _ask_replace(self, place: Path, files: dict[Path, Artifact], changed: list[str]) -> None:
         if changed:
-            answers = [Answer("r", "replace", files), Answer("n", "no, replace nothing", None)]
+            answers = [Answer("n", "no, replace nothing", None), Answer("r", "replace", files)]
             self._app.push_screen(Ask("Replace?", f"In {place} these have other content: {', '.join(changed)}.", answers), self._write)
         else:
             self._write(files)
@@ -229,7 +229,7 @@ class Writing:
 
     def _ask_replace_script(self, path: Path, take: Callable[[], None], on_disk: str) -> None:
         if on_disk == "changed":
-            answers = [Answer("r", "replace it", True), Answer("n", "no, keep it", False)]
+            answers = [Answer("n", "no, keep it", False), Answer("r", "replace it", True)]
             self._app.push_screen(Ask("Exists already", f"{path} has other content.", answers), lambda yes: take() if yes else None)
         else:
             take()

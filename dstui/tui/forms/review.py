@@ -266,14 +266,17 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
                 finding.fix.text, width, "value", first=(Span(f"  {key_of('fix')}  " if finding.fix.by_key else "  →  ", "accent"),)
             )
     errors = state.counted("error")
+    mark = {each: (Span(f"{GLYPHS[each]} ", each),) for each in ("warning", "error")}
     if state.known_machine.recorded:
-        last = paragraph("This machine is recorded (--machine): nothing is launched. w writes the files.", width, "warning")
+        last = paragraph(
+            "This machine is recorded (--machine): nothing is launched. w writes the files.", width, "warning", first=mark["warning"]
+        )
     elif errors:
         fixable = any(f.fix is not None and f.fix.by_key for f in grave)
         hint = " x applies the first fix." if fixable else ""
-        last = paragraph(f"Cannot be launched: {errors} error{'s' if errors > 1 else ''}.{hint}", width, "error")
+        last = paragraph(f"Cannot be launched: {errors} error{'s' if errors > 1 else ''}.{hint}", width, "error", first=mark["error"])
     elif nameless(state):
-        last = paragraph(f"Nothing is started from here: {HAND_OVER}", width, "warning")
+        last = paragraph(f"Nothing is started from here: {HAND_OVER}", width, "warning", first=mark["warning"])
     else:
         does = "queues it with SLURM" if state.plan.cluster.submits else "launches it"
         last = paragraph(f"{does}. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))

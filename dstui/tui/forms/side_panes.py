@@ -192,7 +192,8 @@ class Hint(RowList):
         rows = hint_rows(field, option, state, width) if field else paragraph(HELP, width, "dim")
         if 0 < height < len(rows):  # F1 shows all of it
             last = rows[height - 1]
-            rows = [*rows[: height - 1], row((fit(f"{last.text} …", min(cell_len(last.text) + 2, width)), last.left[-1].style))]
+            style = last.left[-1].style if last.left else ""  # between two sizes of the window there may be no room for a character
+            rows = [*rows[: height - 1], row((fit(f"{last.text} …", min(cell_len(last.text) + 2, width)), style))]
         self.show_rows(rows)
 
 

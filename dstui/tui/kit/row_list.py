@@ -208,7 +208,7 @@ class RowList(ScrollView, can_focus=True):
         """Return the style of a name, on this widget's own background."""
         if not self._styles_by_name:
             base, app = self.rich_style, self.app
-            styles = palette(app.theme_variables, app.current_theme.ansi)
+            styles = palette(app.theme_variables, app.current_theme.ansi, plain=app.no_color)
             self._styles_by_name = {each: base + style for each, style in styles.items()}
         return self._styles_by_name[name]
 

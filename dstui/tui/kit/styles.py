@@ -54,6 +54,7 @@ RANKS: Final = ("#6ea8dc", "#7fbf8f", "#d7a65f", "#b58fd8", "#5fb7b2", "#d98aa5"
 ANSI_RANKS: Final = ("blue", "green", "magenta", "cyan", "bright_blue", "bright_green", "bright_magenta", "bright_cyan")
 """The same among the terminal's own colours, which are readable on its background whether that is dark or light. Red and yellow have a
 meaning."""
+BOLD_IF_PLAIN: Final = ("error", "warning", "accent", "mark")
 LEAST_CONTRAST: Final = "least-contrast"
 """The theme variable with the contrast that all text has at least; without it 4.5, as WCAG asks of normal text."""
 NORMAL: Final = 4.5
@@ -79,17 +80,28 @@ def _readable(text: Color, foreground: Color, grounds: Sequence[Color], least: f
     return foreground
 
 
-def palette(variables: Mapping[str, str], ansi: bool) -> dict[str, Style]:
-    """Return name -> style for the theme with these variables. An ANSI theme cannot blend colours, so weak text is dim."""
+def palette(variables: Mapping[str, str], ansi: bool, *, plain: bool = False) -> dict[str, Style]:
+    """Return name -> style for the theme with these variables. An ANSI theme cannot blend colours, so weak text is dim.
+
+    `plain`: without colours (NO_COLOR), where a colour would only be a darker grey.
+    """
     used = {spec.variable for spec in STYLES.values()} | {spec.ground for spec in STYLES.values() if spec.ground} | {"background"}
-    return _palette(tuple((name, variables[name]) for name in sorted(used)), ansi, float(variables.get(LEAST_CONTRAST, NORMAL)))
+    return _palette(tuple((name, variables[name]) for name in sorted(used)), ansi, plain, float(variables.get(LEAST_CONTRAST, NORMAL)))
 
 
 @lru_cache(maxsize=8)
-def _palette(variables: tuple[tuple[str, str], ...], ansi: bool, least: float) -> dict[str, Style]:
+def _palette(variables: tuple[tuple[str, str], ...], ansi: bool, plain: bool, least: float) -> dict[str, Style]:
     colours = {name: Color.parse(value) for name, value in variables}
-    styles = {name: _ansi_style(spec, colours) if ansi else _style(spec, colours, least) for name, spec in STYLES.items()}
-    return styles | {f"rank {number}": _rank_style(number, colours, ansi, least) for number in range(len(RANKS))}
+    specs = {name: _plain_spec(name, spec) if plain else spec for name, spec in STYLES.items()}
+    styles = {name: _ansi_style(spec, colours) if ansi else _style(spec, colours, least) for name, spec in specs.items()}
+    return styles | {f"rank {number}": styles[""] if plain else _rank_style(number, colours, ansi, least) for number in range(len(RANKS))}
+
+
+def _plain_spec(name: str, spec: StyleSpec) -> StyleSpec:
+    """Return a style for a screen without colours: as strong as other text, bold where the colour calls for attention."""
+    if spec.variable == "foreground":
+        return spec
+    return spec._replace(variable="foreground", strength=1.0, bold=spec.bold or name in BOLD_IF_PLAIN)
 
 
 def _ansi_style(spec: StyleSpec, colours: Mapping[str, Color]) -> Style:
@@ -149,7 +161,7 @@ LIGHT = Theme(
     panel="#dde2e9",
     success="#2f7d46",
     warning="#8f6200",
-    error="#b3382c",
+    error="#a93226",
     dark=False,
 )
 HIGH_CONTRAST = Theme(
@@ -179,5 +191,8 @@ HIGH_CONTRAST = Theme(
 )
 THEMES: Final = (DARK, LIGHT, HIGH_CONTRAST)
 """The first one is the default."""
-ANSI_DARK: Final = replace(BUILTIN_THEMES["ansi-dark"], primary="ansi_bright_blue")
-"""Textual's theme of the terminal's own colours, with a lighter blue: the plain one is unreadable on black in many terminals."""
+ANSI_THEMES: Final = (
+    replace(BUILTIN_THEMES["ansi-dark"], primary="ansi_bright_blue"),
+    replace(BUILTIN_THEMES["ansi-light"], warning="ansi_magenta"),
+)
+"""Textual's themes of the terminal's own colours. Plain blue is hard to read on black, and red warnings would look like errors."""

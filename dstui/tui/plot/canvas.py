@@ -17,5 +17,6 @@ class Canvas(RowList):
         super().__init__(id="canvas")
 
     def show(self, picture: Picture) -> None:
-        """Draw this picture."""
-        self.show_rows(picture_rows(picture, self.size.width, self.size.height, colours=not self.app.no_color))
+        """Draw this picture; no axes around nothing."""
+        drawn = picture.lines or picture.marks
+        self.show_rows(picture_rows(picture, self.size.width, self.size.height, colours=not self.app.no_color) if drawn else [])

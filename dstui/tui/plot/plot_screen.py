@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from dstui.base.text import sanitise
 from dstui.jobs.metrics.series import KEPT_RANKS, MetricSeries
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.summary import value_text
-from dstui.jobs.watch.usage_history import EVERY, read_history
+from dstui.jobs.watch.usage_history import EVERY, read_later
 from dstui.plan.patterns import METRICS
 from dstui.tui.dialogs.dialog import Dialog, Over
 from dstui.tui.kit.keys import PLOT, bindings
@@ -140,9 +139,10 @@ class Plot(Over[None]):
     def _read_usage(self) -> None:
         """Add what the ranks have used since the last look."""
         series = self.history
-        history, began = read_history(series.folder.path, math.inf, series.used_until), series.folder.read_span().started
-        series.add(list(usage_metrics(history, began or 0.0, series.used_until)))
-        series.used_until = max((samples[-1].t for samples in history.samples.values()), default=series.used_until)
+        began = series.folder.read_span().started or 0.0
+        for look in read_later(series.folder.path, series.used_until):
+            series.add([*usage_metrics(look, began)])
+            series.used_until = max((samples[-1].t for samples in look.samples.values()), default=series.used_until)
 
     # Content
 

@@ -58,14 +58,13 @@ USED = {
 """Values that the supervisor samples, by their names in plots, and what each is."""
 
 
-def usage_metrics(history: History, since: float, after: float = 0.0) -> Iterator[Metric]:
-    """Yield what ranks used as metrics, over the seconds from `since` on; only samples that are later than `after`."""
+def usage_metrics(history: History, since: float) -> Iterator[Metric]:
+    """Yield what ranks used as metrics, over the seconds from `since` on."""
     for rank, samples in history.samples.items():
         for sample in samples:
-            if sample.t > after:
-                for name, value in (("util", sample.load), ("memory", sample.memory)):
-                    if value is not None:
-                        yield Metric(rank, round(max(sample.t - since, 0.0)), f"{sample.kind.lower()} {name}", value)
+            for name, value in (("util", sample.load), ("memory", sample.memory)):
+                if value is not None:
+                    yield Metric(rank, round(max(sample.t - since, 0.0)), f"{sample.kind.lower()} {name}", value)
 
 
 def usage_series(history: History | None) -> dict[str, Buckets]:

@@ -80,7 +80,8 @@ def load_line(samples: Sequence[Sample], since: float, cells: int = SPARK) -> st
         if sample.load is not None and sample.t >= since:
             loads[min(int((sample.t - since) / _seconds() * cells), cells - 1)].append(sample.load)
     full = max([100.0, *(value for part in loads for value in part)])
-    return "".join(BARS[min(round(sum(part) / len(part) / full * 7), 7)] if part else " " for part in loads)
+    highest = len(BARS) - 2  # the bar of a full cell would touch the line above
+    return "".join(BARS[min(round(sum(part) / len(part) / full * highest), highest)] if part else " " for part in loads)
 
 
 class UsagePane(RowList):
