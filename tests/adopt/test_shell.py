@@ -498,3 +498,9 @@ def test_folder_that_is_not_here_is_left_again(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     shell = read("cd a\ncd gone/b && x\ncd ../..\ndeepspeed t.py", str(tmp_path))
     assert shell.launches[0].folder == str(tmp_path / "a")
+
+
+def test_launch_that_converts_or_evaluates_is_not_taken_before_the_training() -> None:
+    found = read("torchrun --nproc_per_node 1 tools/convert.py\ntorchrun t.py --x 1\ntorchrun run_eval.py\n").launches
+    assert [launch.words[-1] for launch in found] == ["1", "tools/convert.py", "run_eval.py"]
+    assert read("deepspeed evaluate.py").launches[0].words == ("evaluate.py",)

@@ -176,7 +176,10 @@ def rank(launcher: str, words: Sequence[str]) -> int:
     if launcher == "python":
         program = words[1] if words[:1] == ("-m",) and len(words) > 1 else words[0]
         return UNLIKELY if NOT_TRAINING.search(program) else 3
-    return 0 if launcher in ("deepspeed", "accelerate", "torchrun") else 1
+    if launcher not in ("deepspeed", "accelerate", "torchrun"):
+        return 1
+    script = next((word for word in words if word.endswith(".py") and not word.startswith("-")), "")
+    return int(NOT_TRAINING.search(script) is not None)  # one that converts or evaluates stands beside the training
 
 
 def starts_elsewhere(words: Sequence[str]) -> bool:
