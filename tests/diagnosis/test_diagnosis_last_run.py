@@ -311,6 +311,8 @@ def test_program_that_a_pasted_session_starts_again_is_judged_by_its_last_run(tm
     well = ["step 1 loss 2.1", "step 2 loss 2.0", "saved"]
     again = diagnose_lines(tmp_path / "again", [*failed, "(env) me@n1:~/a$ python train.py --steps 3", *well])
     assert (again.cause, again.kind) == (None, None)
+    sums = ["$ ab = 3 $", "$ ab + 1 = 4 $", *well]
+    assert diagnose_lines(tmp_path / "sums", [*failed, *sums]).cause == "USER-PY", "formulas are no commands"
     looked = diagnose_lines(tmp_path / "looked", [*failed, "(env) me@n1:~/a$ ls data", *well])
     assert looked.cause == "USER-PY", "another command is no other run"
     twice = diagnose_lines(

@@ -31,7 +31,9 @@ LONG, STAMPS = 60, 3
 FLUSHED = re.compile(r"\d\d:\d\d:\d\d|\d%\||(?:it/s|s/it)\b")
 """Output of a logger or a progress bar, which is written immediately."""
 
-COMMAND = re.compile(r"^(?:\([\w.-]+\) ?)*(?:[\w.-]+@[\w.-]+[: ][^$#\n]{0,80})?\$ +(?:\w+=\S* +)*([\w./~-]+)( .*)?$")
+COMMAND = re.compile(
+    r"^(?:\([\w.-]+\) ?)*(?:[\w.-]+@[\w.-]+[: ][^$#\n]{0,80})?\$ +(?:\w+=\S* +)*([A-Za-z.~/][\w./~-]+)(?! *[=+*^<>])( .*[^$])?$"
+)
 """A command at a shell's prompt, as in a pasted session: `(env) me@host:~$ NAME=value torchrun …`."""
 SCRIPT = re.compile(r"\S+\.(?:py|sh)\b")
 
