@@ -49,7 +49,7 @@ os.environ.pop("ACCESSIBLE", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-PROCESSES_PER_CORE, MAX_PROCESSES = 3, 12
+PROCESSES_PER_CORE, MAX_PROCESSES = 4, 12
 """Test processes per core and at most. Many tests wait for a launcher or a deadline; more than `MAX_PROCESSES` slow each other down."""
 LAUNCHER_FIXTURES = ("outcome", "_jobs", "hanging_job", "hanging", "farm")
 """Fixtures that start the launcher or hosts: tests that use them get the `launcher` marker."""

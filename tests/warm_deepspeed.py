@@ -28,8 +28,9 @@ from tests.launcher_path import with_bare_launcher
 
 VARIABLE = "DSTUI_TESTS_WARM"
 """The environment variable with the path of the socket."""
-SAME, ALIKE = ("DS_", "TORCH", "CUDA", "PYTHON", "LD_", "OMP_"), ("TORCHINDUCTOR_CACHE_DIR",)
-"""Prefixes of variables that an import may depend on; variables that torch itself sets at import, which do not matter."""
+SAME, ALIKE = ("DS_", "TORCH", "CUDA", "PYTHON", "LD_", "OMP_"), ("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
+"""Prefixes of variables that an import may depend on; two of them that do not matter: torch sets the first one itself at import, and reads
+the second one when it loads an operation."""
 
 
 def start(socket_path: Path) -> None:
@@ -43,7 +44,7 @@ def relevant_variables(environment: dict[str, str]) -> dict[str, str]:
     """Return the variables that must be equal."""
     found = {name: value for name, value in environment.items() if name.startswith(SAME) and name not in ALIKE}
     obeyed = hooks(environment)
-    path = os.pathsep.join(entry for entry in _path(environment) if entry not in obeyed)
+    path = os.pathsep.join(dict.fromkeys(entry for entry in _path(environment) if entry not in obeyed))
     return {**found, "DS_ACCELERATOR": found.get("DS_ACCELERATOR", "cpu"), "PYTHONPATH": path, "PYTHONSAFEPATH": ""}
 
 

@@ -185,12 +185,12 @@ def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: boo
     return Finding("DS024", "error", "", f"the file {what}, and {who} reads strict JSON", why, "parse", place.line, place.column, fix)
 
 
-def _as_meant(value: Any) -> Any:
+def _with_words_of_json(value: Any) -> Any:
     """Convert words that hjson read as strings to the values that were meant."""
     if isinstance(value, Mapping):
-        return {name: _as_meant(item) for name, item in value.items()}
+        return {name: _with_words_of_json(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_as_meant(item) for item in value]
+        return [_with_words_of_json(item) for item in value]
     bare = value.rstrip(" ,") if isinstance(value, str) else value
     return MEANT[bare] if isinstance(bare, str) and bare in MEANT else value
 
@@ -207,7 +207,7 @@ def _bare_words(found: DsConfig) -> list[Finding]:
 
 
 def _clean(found: DsConfig, text: str) -> Fix:
-    return Fix(text, rewrite=json.dumps(_as_meant(found.config), indent=2) + "\n")
+    return Fix(text, rewrite=json.dumps(_with_words_of_json(found.config), indent=2) + "\n")
 
 
 def _endless(found: DsConfig, value: Any, path: str) -> list[Finding]:

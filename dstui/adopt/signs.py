@@ -10,6 +10,7 @@ from dstui.plan.load import TOP
 Kind = Literal["plan", "ds_config", "accelerate", "command", "hostfile", "env", "script"]
 PYTHON = ".py"
 NOTEBOOK = ".ipynb"
+SHELL = (".sh", ".bash", ".zsh", ".slurm", ".sbatch")
 PAGES = (".md", ".markdown", ".mdx", ".rst")
 TASKS = (".toml", "tox.ini")
 SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
@@ -58,7 +59,7 @@ def kind_of(text: str, name: str = "") -> Kind:
         return "accelerate"
     if keys & JOB_KEYS:
         return "command"
-    if name.endswith(JSON) or (braces and not SHELL_TEST.match(text)):
+    if name.endswith(JSON) or (braces and not name.endswith(SHELL) and not SHELL_TEST.match(text)):
         return "ds_config"
     if is_hostfile(text):
         return "hostfile"

@@ -63,7 +63,7 @@ def open_within(path: Path | str, folder: Path) -> int | None:
     return None
 
 
-def lies_in(path: Path, folder: Path) -> bool:
+def is_inside(path: Path, folder: Path) -> bool:
     """Return whether a path leads to a regular file inside a folder. Raises OSError if it cannot be read."""
     fd = open_within(path, folder.resolve())
     if fd is not None:

@@ -31,12 +31,12 @@ def run(args: argparse.Namespace) -> int:
     what = f"had ended before: {report.state}" if ended else "is stopped" if report.state == "stopped" else f"has ended: {report.state}"
     code = "unknown" if report.exit_code is None else report.exit_code
     tell(f"{folder.name} {what}, exit status {code}; no process is left")
-    if not args.run and ended and (others := _living_here(folder)):
+    if not args.run and ended and (others := _unended_here(folder)):
         say(f"{', '.join(others)} still runs here: dstui stop {shlex.quote(others[-1])} stops it")
     return 0
 
 
-def _living_here(but: JobFolder) -> list[str]:
+def _unended_here(but: JobFolder) -> list[str]:
     """Return the other runs of the current folder that have not ended."""
     here = (run.folder for run in known_runs() if run.is_here and run.entry and run.folder != but)
     return [folder.name for folder in here if not has_ended(folder)]

@@ -140,6 +140,8 @@ class Findings:
     """File number -> its last non-blank line."""
     width: Mapping[int, float] = field(default_factory=dict)
     """File number -> mean bytes per line of its last lines."""
+    commands: Mapping[int, Sequence[tuple[int, str]]] = field(default_factory=dict)
+    """File number -> the lines with a command at a shell's prompt, and its program."""
     begun: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     """File number -> positions of lines equal to its first lines, and which of them."""
     traced: Mapping[int, Sequence[int]] = field(default_factory=dict)
@@ -228,6 +230,7 @@ class Collected:
     last: dict[int, int] = field(default_factory=dict)
     final: dict[int, int] = field(default_factory=dict)
     width: dict[int, float] = field(default_factory=dict)
+    commands: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     begun: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     traced: dict[int, array[int]] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)

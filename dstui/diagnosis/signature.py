@@ -105,10 +105,15 @@ class Signature:
     """Signatures of other causes with the same text, the likeliest first. They are reported beside this one if it is not sure, each with
     its own `confirm`."""
     source: str = ""
-    """The origin of the text as FILE:NAME: a file of DeepSpeed 0.19 or of another library, and the function or class in it. Empty for texts
-    of the kernel, the driver, NCCL or SLURM."""
+    """The origin of the text as FILE:NAME (a file of DeepSpeed 0.19 or of another library, and the function or class in it), or the address
+    of the documentation that explains it. Empty for texts of the kernel, the driver or NCCL."""
     answer: str = ""
     """The id under which it is reported, if it is another form of that signature's cause."""
+
+    @property
+    def cited(self) -> tuple[str, ...]:
+        """The source as an address, or as a file and a name."""
+        return (self.source,) if "://" in self.source else tuple(self.source.split(":"))
 
     def all_signs(self) -> tuple[Sign, ...]:
         """Return the signs, each with its literal text."""

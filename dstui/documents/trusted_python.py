@@ -47,7 +47,7 @@ def is_own_interpreter(plan: Plan) -> bool:
     return mine.parent == theirs.parent and mine.resolve() == theirs.resolve()
 
 
-def to_be_asked(plan: Plan) -> bool:
+def needs_consent(plan: Plan) -> bool:
     """Return whether to ask for consent: the ranks have another interpreter, it exists, and the user has not answered yet."""
     return not is_own_interpreter(plan) and answer(plan) is None and Path(_place(interpreter(plan))).is_file()
 

@@ -25,8 +25,10 @@ FUSED_LOSS_BYTES = 4.0
 """Bytes per token and hidden element of a fused loss: the gradient of its input, and a chunk of logits of about that size."""
 FUSED_NORMS, FUSED_MLP = 8.0, 2.0
 """Bytes that fused kernels save in a recomputed layer, per hidden element and per element of a gated MLP, as reserved memory shows on
-cards with room: for a fused loss of which it is not said that it is Liger's, and for LoRA. In layers that are kept they saved half of that
-(99 to 80 GiB for 8B at stage 2 and 8k tokens, stas00/ml-engineering), so it is not counted there."""
+cards with room: for a fused loss of which it is not said that it is Liger's, and for LoRA."""
+LIGER_KEPT, LIGER_KEPT_FROZEN = (8.0, 2.0), (4.0, 2.0)
+"""The same of what a layer keeps if all kernels are Liger's: both norms keep their input in 16 bits, not a copy in 32 and one without the
+weight, and the gate is computed again from its inputs (ops/rms_norm.py and swiglu.py of Liger save these tensors)."""
 MOVES = 5.6
 """The number of times that the kernels of a layer move each byte that it keeps, in both passes. Measured with MPT in llm-foundry, whose
 norms are fused."""
@@ -105,7 +107,10 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     elif setup.megatron and shape.family in GATED:
         plain, keep, work = _gated_in_megatron(setup, shape, element, split)
     mlp = 0.0
-    if setup.fused_loss and shape.family in GATED:
+    if setup.liger and shape.family in GATED:
+        norms, gates = LIGER_KEPT_FROZEN if frozen else LIGER_KEPT
+        keep -= (norms * shape.hidden + gates * shape.ffn) * element / 2
+    if (setup.fused_loss or setup.liger) and shape.family in GATED:
         norms, mlp = LIGER if setup.liger and not frozen else (FUSED_NORMS, FUSED_MLP)
         work -= (norms * shape.hidden + mlp * shape.ffn) * element / 2
     loss = _loss(setup, shape, tokens) + LAST_NORM * element * shape.hidden * tokens

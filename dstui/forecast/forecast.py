@@ -11,7 +11,7 @@ from dstui.adopt.script_options import options_of
 from dstui.base.dataclass import dataclass
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
-from dstui.forecast.memory import ADAPTED, SPLIT, WASTED, Needs, combine_needs, needs
+from dstui.forecast.memory import ADAPTED, COMPARED, SPLIT, WASTED, Needs, combine_needs, needs
 from dstui.forecast.model import Counts, adapted_elements
 from dstui.forecast.modelled import Facts, Modelled, models_of
 from dstui.forecast.need import Need, Verdict, gpu_need, host_need, lower_end, scaled
@@ -281,6 +281,8 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
     gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
     if (more := int(max(one.beside for one in models))) and not room.on_cpu:
         gpu = replace(gpu, range=(gpu.range[0], gpu.range[1] + more))
+    if not room.on_cpu and (any(one.compared for one in models) or len({one.setup.training for one in models}) > 1):
+        gpu = replace(gpu, range=(gpu.range[0], int(gpu.range[1] * COMPARED)))
     of_node = done.memory if room.on_cpu else done.host
     host = scaled(host, of_node, done.spread(of_node, settings))
     cached = max(int((whole.cached - whole.gpu.peak * WASTED[first.setup.stage]) * done.memory.scale), 0)

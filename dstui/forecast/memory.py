@@ -49,6 +49,9 @@ ran out of memory at a peak of 68 GiB: rahulsteiger.github.io, lsaie-project); a
 AWAY, ULYSSES = 1.4, 1.15
 """The factors by which that is higher with weights in RAM, whose copies on the GPU overlap (4 of 13 published rows took 1.3 to 1.8 times
 the estimate), and where ranks split samples (1.06 to 1.24 times in 6 rows of a fork of DeepSpeed)."""
+COMPARED = 1.5
+"""The same with a reference model: three of five published jobs with DPO ran out of memory on cards of 1.2 to 1.45 times that, for reasons
+that they do not say (tests/long/blind_rows_10.csv)."""
 ADAPTED = 1.06
 """The factor by which the range of a model with LoRA is wider: so far beyond it are the published rows."""
 SPLIT = 1.35
@@ -61,8 +64,9 @@ already gathers the next ones. How far it is ahead depends on the host: fitted t
 (tests/long/blind_rows_*.csv), the second where samples of different lengths leave pieces of different sizes."""
 LAST = 0.15
 """The share of the activations that still exists when nearly all gradients do."""
-INSIDE = 0.95
-"""The actual peak may be lower by this factor."""
+INSIDE, INSIDE_KEPT = 0.95, 0.85
+"""The actual peak may be lower by this factor; the second where activations are kept, of which kernels that a Plan cannot name keep less
+(xformers' SwiGLU, norms with a residual: 1.1B with them took 0.84 to 0.96 times the estimate, tests/long/blind_rows_10.csv)."""
 
 
 @dataclass(slots=True)
@@ -97,9 +101,14 @@ class Needs:
     """Bytes that torch takes beyond the GPU's peak if there is room, and gives back if there is not."""
 
 
+def keeps_activations(setup: Setup) -> bool:
+    """Return whether layers keep most of what their backward pass needs."""
+    return setup.training and (not setup.checkpointing or setup.recompute == "attention")
+
+
 def fragmented(setup: Setup) -> float:
     """Return the possible overhead of torch's allocator as a factor."""
-    kept = setup.training and (not setup.checkpointing or setup.recompute == "attention")
+    kept = keeps_activations(setup)
     more = (AWAY if setup.param_offload != "none" else 1.0) * (ULYSSES if setup.sequence_parallel > 1 else 1.0)
     return more * (FRAGMENTED_KEPT[setup.stage] if kept else FRAGMENTED)
 

@@ -15,7 +15,7 @@ from dstui.base.dataclass import dataclass
 from dstui.check.auto_values import fill_auto
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, counts, has_whole_experts
-from dstui.forecast.not_reckoned import beside
+from dstui.forecast.not_reckoned import REFERENCE, beside
 from dstui.forecast.read_setup import (
     MEGATRON_LOSS_BYTES,
     PREFERENCE_LOSS_BYTES,
@@ -57,6 +57,8 @@ class Modelled:
     """True if samples may be much shorter than the setup's length, which the script only has as a limit."""
     beside: float = 0.0
     """The bytes that RLHF may hold on each GPU beside the model: only the upper end of the range includes them."""
+    compared: bool = False
+    """The script may compare the model with a reference."""
 
     @property
     def counted(self) -> Counts | None:
@@ -124,6 +126,7 @@ class _Reading:
             setup=final,
             shorter=bool(limit),
             beside=sum(map(itemgetter(1), held)),
+            compared=REFERENCE in map(itemgetter(0), held),
         )
         return found, [*notes, *assumed, *self._length_notes(setup, limit), *map(itemgetter(0), held)]
 

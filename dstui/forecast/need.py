@@ -13,12 +13,14 @@ from dstui.forecast.memory import (
     BUILD,
     CUDA_CONTEXT,
     INSIDE,
+    INSIDE_KEPT,
     LEAST_CUDA,
     WASTED,
     Needs,
     Room,
     around,
     fragmented,
+    keeps_activations,
     nccl_bytes,
     process_bytes,
 )
@@ -89,7 +91,7 @@ def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0, wi
 
 def lower_end(peak: float, setup: Setup, wide: float) -> int:
     """Return the lower end of a GPU's range."""
-    return int(peak * INSIDE / wide + around(setup))
+    return int(peak * (INSIDE_KEPT if keeps_activations(setup) else INSIDE) / wide + around(setup))
 
 
 def host_need(found: Needs, setup: Setup, capacity: Capacity) -> Need:

@@ -95,7 +95,7 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
         readers.append(reader)
         children.append(child)
     answers = gather(readers, children)
-    held = [path for child in children for path in batons(child)]
+    held = [path for child in children for path in build_locks(child)]
     for child in children:
         with contextlib.suppress(OSError):
             os.killpg(child, signal.SIGKILL)
@@ -119,7 +119,7 @@ def gather(readers: list[int], children: list[int]) -> list[dict[str, Any]]:
     texts = dict.fromkeys(readers, b"")
     while waiting:
         if time.monotonic() > until:
-            if time.monotonic() > began + BUILDING or any(not answer["ok"] for answer in answers) or not any(map(batons, children)):
+            if time.monotonic() > began + BUILDING or any(not answer["ok"] for answer in answers) or not any(map(build_locks, children)):
                 break
             until += POLL
         for reader in select.select(waiting, [], [], max(until - time.monotonic(), 0.0))[0]:
@@ -136,7 +136,7 @@ def gather(readers: list[int], children: list[int]) -> list[dict[str, Any]]:
     return answers
 
 
-def batons(pid: int) -> list[str]:
+def build_locks(pid: int) -> list[str]:
     """Return the locks of torch's extension builder that a rank holds.
 
     Killing the rank while it compiles leaves them behind, and the next run would wait for them.

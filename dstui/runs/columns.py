@@ -59,7 +59,7 @@ def short_duration(seconds: float | None) -> str:
 
 
 def _step(run: Run) -> str:
-    step, steps = run.told.step, run.told.steps
+    step, steps = run.latest.step, run.latest.steps
     return "" if step is None else f"{step}/{steps}" if steps else str(step)
 
 
@@ -141,7 +141,7 @@ LARGE: Final = 10_000
 
 def _metric(name: str) -> Column:
     def value(run: Run) -> float | None:
-        return run.told.metrics.get(name)
+        return run.latest.metrics.get(name)
 
     return Column(name, METRICS.get(name, "as in the log"), value, lambda run: _number(name, value(run)), number=True)
 
@@ -172,9 +172,13 @@ _ALL: Final = (
     Column("started", "when it was started", lambda run: run.status.started, _started),
     Column("age", "since its start", _age, lambda run: short_duration(_age(run)), number=True),
     Column("took", "from start to end", lambda run: run.took, lambda run: short_duration(run.took), number=True),
-    Column("step", "the last step, of how many", lambda run: run.told.step, _step, number=True),
+    Column("step", "the last step, of how many", lambda run: run.latest.step, _step, number=True),
     Column(
-        "loss", "the last loss", lambda run: run.told.metrics.get("loss"), lambda run: _number("loss", run.told.metrics.get("loss")), True
+        "loss",
+        "the last loss",
+        lambda run: run.latest.metrics.get("loss"),
+        lambda run: _number("loss", run.latest.metrics.get("loss")),
+        True,
     ),
     Column("speed", "tokens/s, else samples/s or steps/s, of a rank", lambda run: run.speed and run.speed[1], _speed, number=True),
     Column("eta", "for the steps that are left", lambda run: run.eta, lambda run: short_duration(run.eta), number=True),
@@ -216,7 +220,7 @@ def setting(run: Run, name: str) -> Any:
     """Return the value of a Plan key by its path or the end of it, else of a metric; None if there is neither."""
     ends = f".{name}"
     found = next((value for path, value in run.settings.items() if path == name or path.endswith(ends)), None)
-    return found if found is not None else run.told.metrics.get(name)
+    return found if found is not None else run.latest.metrics.get(name)
 
 
 def _setting_text(run: Run, name: str) -> str:

@@ -16,7 +16,7 @@ from dstui.facts.measured import Taken
 from dstui.jobs.metrics.latest import LatestMetrics, latest_metrics
 from dstui.jobs.metrics.series import logs_of
 from dstui.jobs.store.folder import JobFolder, read_json
-from dstui.jobs.store.ownership import whose
+from dstui.jobs.store.ownership import owner_of
 from dstui.jobs.store.plan_diff import Change, data_changes, plan_of, project_of, same
 from dstui.jobs.store.records import JobStatus
 from dstui.jobs.store.status import no_sign_of_life, orphan_hint
@@ -113,7 +113,7 @@ class Run:
     # Metrics
 
     @cached_property
-    def told(self) -> LatestMetrics:
+    def latest(self) -> LatestMetrics:
         """Step and last metrics, from the end of its first rank's log."""
         ranks = sorted(self.status.ranks)
         return LatestMetrics.from_json(self._part("told", lambda: latest_metrics(self.folder, self.status.attempt, ranks).as_json(), {}))
@@ -121,7 +121,7 @@ class Run:
     @property
     def speed(self) -> tuple[str, float] | None:
         """Return its speed, and the metric that it is measured by."""
-        return next(((name, self.told.metrics[name]) for name in SPEEDS if name in self.told.metrics), None)
+        return next(((name, self.latest.metrics[name]) for name in SPEEDS if name in self.latest.metrics), None)
 
     @property
     def took(self) -> float | None:
@@ -132,7 +132,7 @@ class Run:
     @property
     def eta(self) -> float | None:
         """Seconds for the remaining steps of a running job."""
-        told, took = self.told, self.took
+        told, took = self.latest, self.took
         if not self.active or not told.steps or told.step is None or told.step > told.steps:
             return None
         step = told.metrics.get("step_time") or (took / told.step if took and told.step else None)
@@ -149,7 +149,7 @@ class Run:
         if self.taken is not None and self.taken.gpu_bytes:
             return self.taken.gpu_bytes
         shown = [most for most in read_json(self.folder.path / USAGE).values() if type(most) is int and 0 < most < 1 << 60]
-        return max(shown, default=None) or int(self.told.metrics.get("memory_peak", 0)) or None
+        return max(shown, default=None) or int(self.latest.metrics.get("memory_peak", 0)) or None
 
     # End
 
@@ -191,7 +191,7 @@ class Run:
     @cached_property
     def user(self) -> str:
         """Return the owner of its folder."""
-        uid = whose(self.folder)
+        uid = owner_of(self.folder)
         with suppress(KeyError):
             return pwd.getpwuid(uid).pw_name
         return f"uid {uid}"

@@ -10,10 +10,13 @@ import pytest
 
 from dstui.adopt.shell.read import Unparsed, undecided_in
 from dstui.adopt.shell.shell_state import ShellLimit, hole, to_display_text, to_plan_text
+from dstui.adopt.signs import kind_of
 from tests.adopt.shell_launches import launches_read, launches_run, needs_bash, read
 
 SAME_AS_BASH = {
     "a variable of several lines": 'ARGS="\n  --a 1\n  --b \'2\'\n"\ntorchrun --nproc_per_node 2 train.py $ARGS "$ARGS"',
+    "an unset number": '[[ $X_UNKNOWN -eq 0 ]] && A=1; [[ $X_UNKNOWN -gt 0 ]] || B=2; [ "$X_UNKNOWN" -eq 0 ] 2>/dev/null || C=3; deepspeed t.py $A $B $C',
+    "standard input": "N=2\nbash -s <<EOF\ntorchrun --nproc_per_node $N t.py --x 1\nEOF\ndeepspeed u.py",
     "defaults": 'A=${X_UNKNOWN:-8}; : ${B:=4}; C=${A:+set}; deepspeed --num_gpus=$A t.py $B $C ${D-none} "${E:-}" ${F:-two words}',
     "arithmetic": "N=3; ((N+=2)); M=$((N * (2 + 1) % 7 ** 2)); let K=1; deepspeed t.py $N $M $((M > 3 ? 1 : 0)) $((-7 / 2)) $(( N << 2 | 1 ))",
     "arrays": 'A=(a "b c" d); A+=(e); A[1]=x; deepspeed t.py "${A[@]}" ${#A[@]} ${A[0]} "${A[@]:1:2}" "${A[*]}" ${A[-1]}',
@@ -498,3 +501,15 @@ def test_folder_that_is_not_here_is_left_again(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     shell = read("cd a\ncd gone/b && x\ncd ../..\ndeepspeed t.py", str(tmp_path))
     assert shell.launches[0].folder == str(tmp_path / "a")
+
+
+def test_launch_that_converts_or_evaluates_is_not_taken_before_the_training() -> None:
+    found = read("torchrun --nproc_per_node 1 tools/convert.py\ntorchrun t.py --x 1\ntorchrun run_eval.py\n").launches
+    assert [launch.words[-1] for launch in found] == ["1", "tools/convert.py", "run_eval.py"]
+    assert read("deepspeed evaluate.py").launches[0].words == ("evaluate.py",)
+
+
+def test_text_that_sbatch_reads_is_followed() -> None:
+    text = "{\n\tN=2\n\tsbatch -N 2 <<- EOF\n\t#!/bin/bash\n\tsrun torchrun --nproc_per_node=$N t.py\n\tEOF\n\tsbatch\n}\n"
+    assert kind_of(text, "run.sh") == "command"
+    assert read(text).launches[0].words == ("--nproc_per_node=2", "t.py")

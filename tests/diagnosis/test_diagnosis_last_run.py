@@ -304,3 +304,18 @@ def test_report_of_a_signal_handler_ends_its_run(tmp_path: Path) -> None:
     assert (failed.cause, failed.kind) == ("USER-PY", "failure")
     assert diagnose_lines(tmp_path / "b", [*stop, *begun]).kind is None
     assert diagnose_lines(tmp_path / "c", stop).cause == "CTRL-C"
+
+
+def test_program_that_a_pasted_session_starts_again_is_judged_by_its_last_run(tmp_path: Path) -> None:
+    failed = ["(env) me@n1:~/a$ LR=1 python train.py --steps 9", *traceback(None, "KeyError: 'labels'")]
+    well = ["step 1 loss 2.1", "step 2 loss 2.0", "saved"]
+    again = diagnose_lines(tmp_path / "again", [*failed, "(env) me@n1:~/a$ python train.py --steps 3", *well])
+    assert (again.cause, again.kind) == (None, None)
+    sums = ["$ ab = 3 $", "$ ab + 1 = 4 $", *well]
+    assert diagnose_lines(tmp_path / "sums", [*failed, *sums]).cause == "USER-PY", "formulas are no commands"
+    looked = diagnose_lines(tmp_path / "looked", [*failed, "(env) me@n1:~/a$ ls data", *well])
+    assert looked.cause == "USER-PY", "another command is no other run"
+    twice = diagnose_lines(
+        tmp_path / "twice", ["$ python train.py", *well, "$ python train.py", *traceback(None, "NameError: name 'x' is not defined")]
+    )
+    assert twice.cause == "USER-PY"

@@ -30,8 +30,25 @@ RAISED = {
     ],
     "CKPT-DISK": [("RuntimeError: [enforce fail at inline_container.cc:9] . unexpected pos 64\nvs 9", "torch/serialization.py")],
     "RACE-FS": [("OSError: [Errno 116] Stale file handle: '/nfs/step_7/latest'", "torch/serialization.py")],
+    "Z3-PARTITIONED": [
+        (
+            "RuntimeError: The size of tensor a (0) must match the size of tensor b (64) at non-singleton dimension 1",
+            "deepspeed/runtime/engine.py",
+        )
+    ],
+    "PARALLEL-SIZE": [
+        ("ValueError: Invalid parallel dims: dp_shard(4) * tp(4) * pp(1) != WORLD_SIZE(8)", "torchtitan/distributed/parallel_dims.py"),
+        ("RuntimeError: Mesh should not be bigger than default world size 4, but found 8 ranks!", "torch/distributed/device_mesh.py"),
+    ],
+    "DDP-UNUSED": [
+        (
+            "RuntimeError: It looks like your LightningModule has parameters that were not used in producing the loss returned by training_step.",
+            "lightning/pytorch/strategies/ddp.py",
+        )
+    ],
     "CUDA-ILLEGAL": [("torch.AcceleratorError: CUDA error: unspecified launch failure", "torch/cuda/streams.py")],
     "INVALID-ORDINAL": [
+        ("ValueError: Total available GPUs 4 is less than total desired GPUs 8", "verl/trainer/ppo/ray_trainer.py"),
         ("RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1.", "torch/serialization.py"),
         ("lightning.fabric.utilities.exceptions.MisconfigurationException: You requested gpu: [0, 1]", "lightning/a.py"),
         (
@@ -49,6 +66,7 @@ RAISED = {
         ("RuntimeError: Start:a.cpp:9 NPU function error: aclrtSetDevice, error code is 7", "torch_npu/npu/utils.py"),
     ],
     "NO-GPU": [
+        ("ValueError: torch.cuda.is_available() should be True but is False.", "diffusers/models/attention_processor.py"),
         ("RuntimeError: No device of requested type available", ""),
         ("lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!", "lightning/a.py"),
         (
@@ -77,6 +95,11 @@ RAISED = {
         ("RuntimeError: Expected object of scalar type Half but got scalar type Float for argument #2 'mat2'", ""),
     ],
     "USER-SHAPE": [
+        (
+            "RuntimeError: The size of tensor a (0) must match the size of tensor b (64) at non-singleton dimension 1",
+            "torch/nn/functional.py",
+        ),
+        ("ValueError: expected sequence of length 512 at dim 1 (got 384)", "transformers/data/data_collator.py"),
         ("RuntimeError: view size is not compatible with input tensor's size and stride", ""),
         ("RuntimeError: input.size(-1) must be equal to input_size. Expected 40, got 80", "torch/nn/modules/rnn.py"),
         ("RuntimeError: shape mismatch: value tensor of shape [3] cannot be broadcast to indexing result of shape [4]", ""),
@@ -452,6 +475,19 @@ def test_vllm_only_reports_that_its_engine_ended(tmp_path: Path) -> None:
     engine = [f"(EngineCore pid=367) {line}" for line in (*head, error)]
     assert diagnose_lines(tmp_path / "a", [*engine, *head, dead]).cause == "OOM-GPU"
     assert diagnose_lines(tmp_path / "b", [*head, dead]).cause is None
+
+
+def test_recomputed_values_that_differ_are_told_as_such(tmp_path: Path) -> None:
+    words = "Recomputed values for the following tensors have different metadata than during the forward pass."
+    head = [
+        "Traceback (most recent call last):",
+        f'  File "{SITE}torch/utils/checkpoint.py", line 850, in check',
+        "    raise CheckpointError(",
+    ]
+    found = diagnose_lines(tmp_path / "log", [*head, f"torch.utils.checkpoint.CheckpointError: torch.utils.checkpoint: {words}"])
+    assert (found.cause, found.confidence) == ("USER-PY", "medium")
+    assert "Activation checkpointing" in found.title
+    assert not {"CKPT-SHAPE", "CKPT-FOLDER"} & set(found.could_be), "no file of a checkpoint is meant"
 
 
 def test_client_of_deepspeed_mii_only_reports_that_its_server_crashed(tmp_path: Path) -> None:

@@ -67,7 +67,6 @@ def processes_of(folder: Path) -> Iterator[str]:
                 yield text.decode(errors="replace").replace("\0", " ")[:200]
 
 
-@pytest.mark.usefixtures("full_deepspeed")
 def test_successful_job_exits_with_0_and_lines_carry_their_rank(job: Path) -> None:
     process = start(job)
     out, err = process.communicate(timeout=PATIENCE)

@@ -73,6 +73,18 @@ def test_kernels_of_liger_and_tiles_need_what_was_measured() -> None:
         assert activations(setup, shape).work / length / shape.hidden == pytest.approx(measured + flash, abs=0.5), more
 
 
+def test_layers_that_do_not_run_again_keep_less_with_liger() -> None:
+    """Each norm keeps its input in 16 bits instead of a copy in 32 and a normalized one, which only a trained weight needs."""
+    shape = facts(LLAMA).shape
+    assert shape is not None
+    for frozen, saved in ((False, 8 * shape.hidden + 2 * shape.ffn), (True, 4 * shape.hidden + 2 * shape.ffn)):
+        plain, fused = (
+            activations(Setup(sequence=2048, attention="flash", fused_loss=True, liger=on), shape, frozen=frozen).kept
+            for on in (False, True)
+        )
+        assert plain - fused == pytest.approx(saved * shape.layers * 2048)
+
+
 def test_an_option_of_the_launch_says_that_kernels_are_ligers() -> None:
     one, other = (gpu(stage=3, micro=8, sequence=8192, **LONG, job__args=["--use_liger_kernel", on]) for on in ("True", "False"))
     assert other - one == pytest.approx(8 * 8192 * (0.1 * 4096 + 2.5 * 14336), rel=0.15)

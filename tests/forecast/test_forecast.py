@@ -351,5 +351,6 @@ def test_what_rlhf_holds_beside_the_model_is_said_and_widens_the_range(job: dict
     without = {"model__lora": job["model__lora"]} if "model__lora" in job else {}
     alone, found = (forecast(plan(stage=3, **values), facts(), EIGHT_H100) for values in (without, job))
     assert found.gpu.bytes == alone.gpu.bytes and found.gpu.range[0] == alone.gpu.range[0]
-    assert found.gpu.range[1] - alone.gpu.range[1] == pytest.approx(bytes_, rel=0.15)
+    factor = 1.5 if said == "a reference model" else 1  # published jobs with DPO took more than they explain
+    assert found.gpu.range[1] / factor - alone.gpu.range[1] == pytest.approx(bytes_, rel=0.15)
     assert [said in sentence for sentence in found.unknown if "only the upper end" in sentence] == ([True] if said else [])

@@ -1,7 +1,7 @@
 """What happens to real jobs: each scenario starts one, interferes, waits for its end, and returns what is left. They run in parallel.
 
-A stop uses the launcher as users have it (FULL_DEEPSPEED; so does tests/e2e/test_headless.py for a good end), everything else one that
-starts without torch, unless pytest runs with --full-deepspeed.
+A stop uses the launcher as users have it (FULL_DEEPSPEED), everything else one that starts without torch, unless pytest runs with
+--full-deepspeed.
 """
 
 from __future__ import annotations

@@ -14,7 +14,15 @@ import pytest
 
 from dstui.check.reference import ReferenceChecker, ReferenceFailure
 from dstui.documents import trusted_python
-from dstui.documents.trusted_python import answer, describe_interpreter, is_own_interpreter, probe_python, remember, state_file, to_be_asked
+from dstui.documents.trusted_python import (
+    answer,
+    describe_interpreter,
+    is_own_interpreter,
+    needs_consent,
+    probe_python,
+    remember,
+    state_file,
+)
 from dstui.machine.child import run_lookup
 from dstui.plan import Plan, load
 
@@ -38,11 +46,11 @@ def plan_naming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Named:
 
 def test_own_interpreter_checks_until_the_user_agrees(plan_naming: Named, tmp_path: Path) -> None:
     plan = plan_naming("./mine.sh")
-    assert probe_python(plan) == sys.executable and to_be_asked(plan) and answer(plan) is None
+    assert probe_python(plan) == sys.executable and needs_consent(plan) and answer(plan) is None
     remember(plan, True)
-    assert probe_python(plan) == str(tmp_path / "mine.sh") and not to_be_asked(plan)
+    assert probe_python(plan) == str(tmp_path / "mine.sh") and not needs_consent(plan)
     remember(plan, False)
-    assert probe_python(plan) == sys.executable and answer(plan) is False and not to_be_asked(plan), "a refusal is remembered too"
+    assert probe_python(plan) == sys.executable and answer(plan) is False and not needs_consent(plan), "a refusal is remembered too"
     assert state_file().stat().st_mode & 0o022 == 0, "nobody else can answer"
 
 
@@ -73,7 +81,7 @@ def test_consent_covers_files_that_run_at_environment_start(plan_naming: Named, 
     remember(plan, True)
     assert answer(plan) is True
     (environment / name).write_text("import os\n")
-    assert answer(plan) is None and to_be_asked(plan)
+    assert answer(plan) is None and needs_consent(plan)
     remember(plan, True)
     (environment / name).write_text("import os, sys\n")
     assert answer(plan) is None
@@ -131,7 +139,7 @@ def test_check_ignores_pythonpath_and_user_site_packages(
 def test_another_virtual_environment_needs_its_own_consent(plan_naming: Named, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", symlinks=True)
     plan = plan_naming("venv/bin/python")
-    assert not is_own_interpreter(plan) and to_be_asked(plan)
+    assert not is_own_interpreter(plan) and needs_consent(plan)
     assert Path(os.path.realpath(tmp_path / "venv/bin/python")) == Path(os.path.realpath(sys.executable))
     remember(plan, True)
     (tmp_path / "venv/bin/python").unlink()
@@ -142,13 +150,13 @@ def test_another_virtual_environment_needs_its_own_consent(plan_naming: Named, t
 @pytest.mark.parametrize("python", [None, sys.executable, str(Path(sys.executable).with_name("python"))])
 def test_own_interpreter_needs_no_consent(python: str | None, plan_naming: Named) -> None:
     plan = plan_naming(python)
-    assert is_own_interpreter(plan) and probe_python(plan) == sys.executable and not to_be_asked(plan)
+    assert is_own_interpreter(plan) and probe_python(plan) == sys.executable and not needs_consent(plan)
 
 
 @pytest.mark.parametrize("python", ["./not-there", "no-such-program-at-all", "rm"])
 def test_missing_program_is_not_asked_about_but_one_on_the_path_is(python: str, plan_naming: Named) -> None:
     plan = plan_naming(python)
-    assert probe_python(plan) == sys.executable and to_be_asked(plan) is (python == "rm")
+    assert probe_python(plan) == sys.executable and needs_consent(plan) is (python == "rm")
 
 
 def test_consent_that_cannot_be_saved_holds_for_this_process(plan_naming: Named, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_gpus_of_a_remote_host_are_reported_by_its_agent(library: Path, tmp_path
     (tmp_path / "profile").write_text("= nvmlDeviceGetUtilizationRates 1 - 97 40\n" + fakenvml.profile("a100-half-of-a-board"))
     for name, value in {"LD_LIBRARY_PATH": library, "FAKENVML_PROFILE": tmp_path / "profile"}.items():
         monkeypatch.setenv(name, str(value))
-    folder = launched(tmp_path, probe(60.0), "{hosts: {localhost: 2}, launcher: torchrun}")
+    folder = launched(tmp_path, probe(60.0), "{hosts: {localhost: 2}, launcher: ssh}")
     sampler = Sampler(folder, 0.05)
     try:
         wait_for(lambda: len(sampler.latest) == 2, 60)

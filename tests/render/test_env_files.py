@@ -67,6 +67,7 @@ def test_every_face_reports_what_happens_to_the_files(job: Path, words: list[str
 
 
 DEEPSPEED = """\
+# asks the launcher
 import sys
 from types import SimpleNamespace
 from deepspeed.launcher import runner

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.containers import Vertical
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
+from textual.widget import Widget
 from textual.widgets import Input
 
 from dstui.tui.dialogs.dialog import Answer, Ask, Dialog, Prompt
 from dstui.tui.dialogs.pick import Find
 from dstui.tui.dialogs.reading import Help, TextViewer, WholeLine
+from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.text_row import paragraph, row
 from dstui.tui.plot.plot_screen import OtherRun, Plot
 from tests.monkey import Keys, Mouse
@@ -54,6 +60,22 @@ async def test_two_answers_in_one_write_close_a_dialog_once(open_app: Open, kind
             await until(pilot, lambda: (len(pilot.app.screen_stack), len(given)) == ((2, 0) if typed else (1, 1)))  # noqa: B023
             if typed:
                 await pilot.press("escape")
+
+
+async def test_widgets_of_a_new_dialog_get_their_styles_once(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual would apply the style sheet a second time as soon as the dialog is shown."""
+    styled: Counter[object] = Counter()
+    apply = Stylesheet.apply
+
+    def count(sheet: Stylesheet, node: Widget, **how: Any) -> None:
+        styled[node] += 1
+        apply(sheet, node, **how)
+
+    async with open_app() as pilot:
+        monkeypatch.setattr(Stylesheet, "apply", count)
+        pilot.app.push_screen(Ask("Sure?", "Really?", [Answer("y", "yes", True)]))
+        await pilot.pause()
+        assert styled[pilot.app.screen.query_one(Vertical)] == styled[pilot.app.screen.query_one(Footer)] == 1
 
 
 async def test_second_key_does_not_answer_the_screen_below(open_app: Open) -> None:

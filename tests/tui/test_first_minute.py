@@ -220,6 +220,7 @@ async def test_recipes_show_the_models_needs_and_fitting_ones_come_first(begin: 
 
 async def test_recipes_show_the_largest_model_if_none_is_known(begin: Begin) -> None:
     async with begin({"train.py": SCRIPT}, gpus=8) as pilot:
+        await until(pilot, lambda: "B parameters" in text_of(pilot, "#answers"))
         sizes = [float(found) for found in re.findall(r"to ([\d.]+)B parameters", text_of(pilot, "#answers"))]
         assert len(sizes) > 2
         assert sizes == sorted(sizes)

@@ -16,7 +16,7 @@ from dstui.forecast.model import ModelFacts
 from dstui.jobs.store.folder import JobFolder
 from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
-from dstui.tune.candidates import Candidate, Expected, Problem, doubtful, merged, next_candidate, preferred, regret_of
+from dstui.tune.candidates import Candidate, Expected, Problem, _without_gain, doubtful, merged, next_candidate, preferred, regret_of
 from dstui.tune.outputs import fixed_writes, redirected
 from dstui.tune.record import Result, TuneFolder, key_of, unfinished
 from dstui.tune.session import chosen
@@ -156,6 +156,13 @@ def test_two_fastest_are_measured_again_on_a_busy_machine_slower_first() -> None
 def test_nothing_is_measured_again_on_a_quiet_machine() -> None:
     assert doubtful([noisy("own", 9.9, 0.01), noisy("a", 10.0, 0.02), noisy("b", 2.0, 0.5)]) is None
     assert doubtful([noisy("own", 9.9, 0.5)]) is None
+
+
+def test_gain_within_the_noise_of_busy_machine_is_none() -> None:
+    rates = (67.8, 82.3, 94.5, 88.6)
+    assert _without_gain([noisy(str(at), rate, 0.2) for at, rate in enumerate(rates)]) == 3
+    assert _without_gain([noisy(str(at), rate, 0.001) for at, rate in enumerate(rates)]) == 1, "on a quiet one each is a gain"
+    assert _without_gain([noisy("own", 67.8, 0.4), noisy("far", 140.5, 0.4)]) == 0
 
 
 def test_regret_of_the_forecast_alone_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

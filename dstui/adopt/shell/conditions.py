@@ -42,7 +42,8 @@ class Conditions:
             if operator in ("=", "==", "!="):
                 pattern = self.as_tested(self.expander.pattern(node["Y"]), line_of(node))
                 return fnmatch.fnmatchcase(self._text(node["X"]), pattern) is (operator != "!=")
-            return self._binary(self._text(node["X"]), operator, self._text(node["Y"]))
+            empty = "0" if operator in NUMERIC else ""  # `[[` computes both sides: nothing is 0, which is an error for `[`
+            return self._binary(self._text(node["X"]) or empty, operator, self._text(node["Y"]) or empty)
         return bool(self._text(node))
 
     def words(self, words: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from dstui.adopt.shell import flow, programs
 from dstui.adopt.shell.expansion import Expander, line_of
 from dstui.adopt.shell.node_kinds import DEFINED_IN, KINDS, follow_unknown
 from dstui.adopt.shell.reader import Follow, Shell, ShellCommand, Status, decided
-from dstui.adopt.shell.recognise import Recognised, recognise, starts_elsewhere
+from dstui.adopt.shell.recognise import Recognised, reads_its_input, recognise, starts_elsewhere
 from dstui.adopt.shell.shell_state import (
     Launch,
     Node,
@@ -117,6 +117,8 @@ class ShellReader:
             return None
         if found := recognise(words):
             return self._started(shell, found, command)
+        if shell.given is not None and reads_its_input(words):
+            return self.follow_text(shell.with_streams(None, shell.output).fork(), shell.given, line)
         if any(kind != "unset" for kind, _ in holes_in(words[0])):
             self.unknowns.unseen.append(f"line {line} runs {to_display_text(words[0])}, {self.context.decided_by_a_run}")
         return self._other(shell, replace(command, words=words))

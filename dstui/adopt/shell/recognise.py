@@ -176,7 +176,21 @@ def rank(launcher: str, words: Sequence[str]) -> int:
     if launcher == "python":
         program = words[1] if words[:1] == ("-m",) and len(words) > 1 else words[0]
         return UNLIKELY if NOT_TRAINING.search(program) else 3
-    return 0 if launcher in ("deepspeed", "accelerate", "torchrun") else 1
+    if launcher not in ("deepspeed", "accelerate", "torchrun"):
+        return 1
+    script = next((word for word in words if word.endswith(".py") and not word.startswith("-")), "")
+    return int(NOT_TRAINING.search(script) is not None)  # one that converts or evaluates stands beside the training
+
+
+def reads_its_input(words: Sequence[str]) -> bool:
+    """Return whether a command runs the text of its standard input: `bash -s <<EOF`, `sbatch -N 2 <<EOF`."""
+    name, rest = _name(words[0]), list(words[1:])
+    if name in SHELLS:
+        return all(word.startswith("-") and not re.fullmatch(r"-[a-z]*c", word) for word in rest)
+    while rest and rest[0].startswith("-"):
+        takes_next = "=" not in rest[0] and len(rest) > 1 and not rest[1].startswith("-")
+        rest = rest[2 if takes_next else 1 :]
+    return name == "sbatch" and not rest and not any(word.startswith("--wrap") for word in words)
 
 
 def starts_elsewhere(words: Sequence[str]) -> bool:
@@ -285,7 +299,7 @@ def _shell_text(rest: list[str]) -> str | None:
 
 def _wrapped_by_sbatch(rest: list[str]) -> str | None:
     """Return the text of `sbatch --wrap TEXT`."""
-    for word, value in zip(rest, [*rest[1:], ""], strict=True):
+    for word, value in zip(rest, [*rest, ""][1:], strict=True):
         option, equals, text = word.partition("=")
         if option == "--wrap":
             return text if equals else value

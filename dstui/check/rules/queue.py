@@ -87,7 +87,7 @@ def more_than_the_partition_has(c: Context) -> Problems:
 
 
 @rule("PL055", "error", when="launch", source="sbatch(1), --account, --qos")
-def account_that_may_not(c: Context) -> Problems:
+def refused_account(c: Context) -> Problems:
     """The account or QOS is not one of the user's, or the partition does not admit it."""
     found = _partition(c)
     if c.plan is None or c.slurm is None or not c.plan.cluster.submits:

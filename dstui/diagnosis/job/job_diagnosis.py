@@ -13,7 +13,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.base.files import FileProblem, read_text
-from dstui.base.regular_files import lies_in, open_regular
+from dstui.base.regular_files import is_inside, open_regular
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.diagnosis.engine import conclude
 from dstui.diagnosis.findings import FACTS, Collected, Ended, Hit, Stop
@@ -85,7 +85,7 @@ def _logs(folder: JobFolder, ranks: Ranks) -> list[Path]:
 def _is_log(path: Path, folder: JobFolder) -> bool:
     """Return whether a log of the job exists and is not a link."""
     with suppress(OSError):
-        return lies_in(path, folder.path)
+        return is_inside(path, folder.path)
     return False
 
 

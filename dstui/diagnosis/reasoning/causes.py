@@ -79,7 +79,7 @@ def _is_followed(context: FailureContext, same: list[Hit]) -> bool:
     if any(hit.signature.role == "root" and hit.signature is not same[0].signature and hit.signature.id not in explains for hit in raised):
         return True
     below = (text for number, text in context.found.ending.get(last[0], []) if number > last[1])
-    return not context.bad_ends and activity.shape_recurs(context.found.loops, below, 1)
+    return not context.failed_ends and activity.shape_recurs(context.found.loops, below, 1)
 
 
 def _has_rival(context: FailureContext, same: list[Hit]) -> bool:
@@ -128,7 +128,7 @@ def roots(context: FailureContext) -> list[Hit]:
 def _went_on(context: FailureContext, stop: Hit) -> bool:
     """Return whether the run, or a later one in the same file, continued for long after the last error before the stop."""
     errors = [hit.at[1] for hit in context.found.hits if hit.at < stop.at and hit.signature.role in ("root", "symptom", "cascade")]
-    return len(context.found.files) == 1 and not context.bad_ends and bool(errors) and stop.at[1] - max(errors) > LONG_AFTER
+    return len(context.found.files) == 1 and not context.failed_ends and bool(errors) and stop.at[1] - max(errors) > LONG_AFTER
 
 
 def _in_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
@@ -137,10 +137,10 @@ def _in_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
         return hits
     ends = [hit.at for hit in context.found.hits if hit.signature.id == "CHILD-FAILED" and hit.raised and hit.raised.in_launcher]
     ends += [hit.at for hit in hits if hit.signature.id in PARSER_ERRORS]
-    ends += [end.at for end in context.bad_ends if end.exit.whole]
+    ends += [end.at for end in context.failed_ends if end.exit.whole]
     last = max((hit.at for hit in hits if hit.raised and hit.raised.traced), default=(0, 0))
     before = max((at for at in ends if last[1] - at[1] > AGAIN), default=(0, 0))
-    over = min((end.at for end in context.bad_ends), default=(1, 0))
+    over = min((end.at for end in context.failed_ends), default=(1, 0))
     starts = [hit.at for hit in context.found.hits if hit.signature.id in STARTS and hit.at > over]
     again = max((at for at in starts if any(hit.at > at for hit in hits)), default=(0, 0))
     late = [hit for hit in hits if hit.at > max(before, again)]
@@ -165,7 +165,7 @@ def _counts(context: FailureContext, hit: Hit) -> bool:
 
 def independent(hits: list[Hit]) -> list[Hit]:
     """Return the hits that may be independent causes, after three filters in this order."""
-    return _better_known(_more_than_mentioned(_after_the_preamble(_unexplained(hits))))
+    return _without_explained(_more_than_mentioned(_after_the_preamble(_unexplained(hits))))
 
 
 def _after_the_preamble(hits: list[Hit]) -> list[Hit]:
@@ -210,20 +210,22 @@ def _unexplained(hits: list[Hit]) -> list[Hit]:
 def _more_than_mentioned(hits: list[Hit]) -> list[Hit]:
     """Return the hits without mere mentions, if an exception with a whole traceback, or a signal, ended the program."""
     if any(hit.raised and hit.raised.traced and hit.raised.clean for hit in hits):
-        return [hit for hit in hits if _says_an_end(hit)]
+        return [hit for hit in hits if _is_more_than_a_mention(hit)]
     deaths = [hit.at for hit in hits if hit.noticed is not None and hit.signature.id != "SIGABRT"]  # the reason of an abort is above it
     return [
-        hit for hit in hits if _says_an_end(hit) or any(hit.at[0] != at[0] or abs(hit.at[1] - at[1]) <= FAR for at in deaths or [hit.at])
+        hit
+        for hit in hits
+        if _is_more_than_a_mention(hit) or any(hit.at[0] != at[0] or abs(hit.at[1] - at[1]) <= FAR for at in deaths or [hit.at])
     ]
 
 
-def _says_an_end(hit: Hit) -> bool:
+def _is_more_than_a_mention(hit: Hit) -> bool:
     """Return whether a hit is more than a mention."""
     shown = hit.raised is not None or hit.noticed is not None or hit.signature.alone or hit.signature.in_code
     return shown or hit.signature.role == "symptom"
 
 
-def _better_known(hits: list[Hit]) -> list[Hit]:
+def _without_explained(hits: list[Hit]) -> list[Hit]:
     """Return the hits without plain exceptions of the user's program (USER-PY) on a rank with a known cause."""
     known = [hit for hit in hits if hit.signature.role == "root" and hit.signature.id != "USER-PY"]
     return [
@@ -260,7 +262,7 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
         return "medium"
     shown = any(_is_an_end(context, hit) for hit in hits) or (signature.alone and any(map(context.in_last_lines, hits)))
     before = signature.id not in AFTER_A_STOP and any(
-        end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.bad_ends
+        end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.failed_ends
     )
     return "high" if shown and not before else "medium"  # if a process had ended badly before, there may be an earlier cause
 
@@ -279,10 +281,10 @@ def _is_an_end(context: FailureContext, hit: Hit) -> bool:
     if hit.stream == FACTS or hit.noticed is not None or (hit.raised is not None and hit.raised.traced):
         return True
     if hit.signature.id in AFTER_A_STOP:
-        return bool(context.bad_ends)
+        return bool(context.failed_ends)
     if len(context.found.files) > 1:  # a log of each rank: the launcher's log has the ends
-        return bool(context.bad_ends) and context.in_last_lines(hit)
-    return any(end.at[0] == hit.at[0] and 0 <= end.at[1] - hit.at[1] <= AFTERWARDS for end in context.bad_ends)
+        return bool(context.failed_ends) and context.in_last_lines(hit)
+    return any(end.at[0] == hit.at[0] and 0 <= end.at[1] - hit.at[1] <= AFTERWARDS for end in context.failed_ends)
 
 
 def _may_be_data(hit: Hit) -> bool:
@@ -336,7 +338,7 @@ def _is_from_earlier_run(context: FailureContext, stop: Hit) -> bool:
 
 def _consequence(context: FailureContext, stop: Hit) -> bool:
     """Return whether a scheduler or a launcher stopped the run because of an earlier failure."""
-    ended = any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in context.bad_ends)
+    ended = any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in context.failed_ends)
     explained = any(hit.at < stop.at and stop.signature.id in hit.signature.explains for hit in context.found.hits)
     return ended or explained or (stop.signature.id == "SLURM-CANCEL" and bool(context.timed_out_before(stop)))
 

@@ -25,7 +25,7 @@ def asked(context: FailureContext) -> Verdict | None:
     stop = context.found.stop
     if stop is None:
         return None
-    earlier = [end for end in context.bad_ends if stop.at is not None and context.found.ended.get(end.rank or 0, NEVER) < stop.at]
+    earlier = [end for end in context.failed_ends if stop.at is not None and context.found.ended.get(end.rank or 0, NEVER) < stop.at]
     if earlier:
         return None
     return Verdict(BY_ID[stop.cause], "high", [Hit(BY_ID[stop.cause], stop.place, stop.text, "")])
@@ -56,14 +56,14 @@ def _followed(context: FailureContext, stop: Hit) -> bool:
     """Return whether the scheduler only cancelled what had failed by itself: after a task's failure or a rank's timeout message."""
     if stop.signature.id != "SLURM-CANCEL":
         return False
-    before = [end for end in context.bad_ends if end.at[0] == stop.at[0] and end.at < stop.at]
+    before = [end for end in context.failed_ends if end.at[0] == stop.at[0] and end.at < stop.at]
     return any(end.exit.task is not None for end in before) or bool(context.timed_out_before(stop))
 
 
 def ended_by_signal(context: FailureContext) -> Verdict | None:
     """Decide for a stop if the launcher, or every rank, ended by a signal that requests it, without a further message."""
     asked = [end for end in context.found.ends if end.exit.code in (-1, -2, -15)]
-    if any(end.exit.code not in (-1, -2) for end in context.bad_ends):
+    if any(end.exit.code not in (-1, -2) for end in context.failed_ends):
         asked = [end for end in asked if end.exit.local]  # torchrun's local rank of the process that ended by itself
     heard = [hit for hit in context.found.hits if hit.signature.id == "SIGTERM-HEARD" and not _ends_helpers(context, hit)]
     if heard and not asked and not context.failed:

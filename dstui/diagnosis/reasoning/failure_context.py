@@ -81,7 +81,7 @@ class FailureContext:
         """Return the hits with exceptions marked as ignored that one process logged again and again: none of them ended it."""
         logged = [hit for hit in hits if hit.raised and hit.raised.logged]
         often = {text for text, times in Counter(NUMBER.sub("", hit.text) for hit in logged).items() if times >= OFTEN}
-        if not often or self.bad_ends or self.processes > 1:
+        if not often or self.failed_ends or self.processes > 1:
             return hits
         handled = {id(hit) for hit in logged if NUMBER.sub("", hit.text) in often and not self.in_last_lines(hit)}
         return tuple(replace(hit, raised=replace(hit.raised, ignored=True)) if hit.raised and id(hit) in handled else hit for hit in hits)
@@ -90,10 +90,10 @@ class FailureContext:
     def ranks(self) -> set[int]:
         """All known ranks."""
         found = self.found
-        return self.heard | set(range(min(found.world or 0, 1 << 16)))
+        return self.speaking_ranks | set(range(min(found.world or 0, 1 << 16)))
 
     @cached_property
-    def heard(self) -> set[int]:
+    def speaking_ranks(self) -> set[int]:
         """All ranks with a line in the text."""
         found = self.found
         known = {hit.rank for hit in found.hits if hit.rank is not None} | {end.rank for end in found.ends if end.rank is not None}
@@ -105,7 +105,7 @@ class FailureContext:
         return self.found.world == 1 or (self.found.world is None and self.ranks == {0})
 
     @cached_property
-    def bad_ends(self) -> list[Ended]:
+    def failed_ends(self) -> list[Ended]:
         """The ends that were failures.
 
         SIGTERM is what a launcher sends to the remaining ranks, and SIGKILL what srun sends to its tasks if it is asked to end.
@@ -122,7 +122,7 @@ class FailureContext:
         crashed = any(
             (hit.raised and not hit.raised.ignored and self.may_be_the_end(hit)) or hit.signature.id in CRASHES for hit in self.found.hits
         )
-        return bool(self.bad_ends or self.found.tracebacks or crashed)
+        return bool(self.failed_ends or self.found.tracebacks or crashed)
 
     def may_be_the_end(self, hit: Hit) -> bool:
         """Return whether an exception can have ended its process: it has a traceback, or almost nothing is beside or after it."""
@@ -148,7 +148,7 @@ class FailureContext:
     def ended_well(self) -> bool:
         """Return whether the run is known to have exited with 0."""
         found = self.found
-        if self.bad_ends or self._raised_since():
+        if self.failed_ends or self._raised_since():
             return False
         return found.all_well or (bool(found.well) and bool(found.world) and len(found.well) >= (found.world or 0))
 
@@ -213,7 +213,7 @@ class FailureContext:
     def _signal_hits(self) -> list[Hit]:
         """Return a hit for each cause and rank that ended by a signal, at its first report. Signals for a stop (SIGINT) do not count."""
         found: dict[tuple[str, int | None], Hit] = {}
-        for end in self.bad_ends:
+        for end in self.failed_ends:
             cause = SIGNAL_CAUSES.get(-end.exit.code)
             if cause and BY_ID[cause].role != "stop":
                 key = (cause, end.rank)
@@ -227,7 +227,7 @@ class FailureContext:
         fallen = {hit.rank for hit in self.found.hits if hit.signature.role == "cascade"} - rooted
         ended = self.found.ended
         return min(
-            (ended[end.rank] for end in self.bad_ends if end.rank is not None and end.rank in ended and end.rank not in fallen),
+            (ended[end.rank] for end in self.failed_ends if end.rank is not None and end.rank in ended and end.rank not in fallen),
             default=NEVER,
         )
 
@@ -246,7 +246,7 @@ class FailureContext:
     @property
     def processes(self) -> int:
         """The number of ranks: the known ones, or those of torchrun that ended and that it ended."""
-        by_themselves = {end.exit.rank for end in self.bad_ends if end.exit.local} or {end.rank for end in self.bad_ends if end.root}
+        by_themselves = {end.exit.rank for end in self.failed_ends if end.exit.local} or {end.rank for end in self.failed_ends if end.root}
         return max(len(self.ranks), self.found.closing + len(by_themselves))
 
     def _dead_first(self, among: Iterable[int]) -> int | None:

@@ -45,6 +45,8 @@ FOLLOWS = ("symptom", "cascade")
 """Roles of consequences of another end, or possible ones."""
 LSF_REPORT = re.compile(r"^Exited with (?:exit code|signal) \d+\.?")
 """The status in LSF's report, which it appends to the output of each job."""
+ANSWERED = 3
+"""Lines below a command that show that it has run."""
 OWN_REPORT = 10
 """More lines than a signal handler's report has."""
 SERVER = re.compile(r"\(APIServer pid=(\d+)\)")
@@ -75,7 +77,13 @@ def keep_last_run(found: Findings) -> Findings:
     if len(found.files) != 1:
         return found
     ends = _ends(found)
-    cut = max(_last_cut(found, ends), _last_of_another_job(found), _last_of_another_server(found), _last_report_of_lsf(found))
+    cut = max(
+        _last_cut(found, ends),
+        _last_of_another_job(found),
+        _last_of_another_server(found),
+        _last_report_of_lsf(found),
+        _last_start_at_a_prompt(found),
+    )
     launchers = [end.line for end in ends if end.launcher]
     if cut == 0:
         return replace(found, several_runs=any(later - earlier > QUIET for earlier, later in pairwise(launchers)))
@@ -187,6 +195,13 @@ def _last_report_of_lsf(found: Findings) -> int:
     """Return the line of LSF's last report but one, which ends an earlier job's text; 0 if there are not two."""
     reports = sorted(end.at[1] for end in found.ends if LSF_DONE.match(end.text) or LSF_REPORT.match(end.text))
     return reports[-2] if len(reports) > 1 else 0
+
+
+def _last_start_at_a_prompt(found: Findings) -> int:
+    """Return the line of a shell's prompt at which a program was started again, and printed something; 0 if there is none."""
+    commands = found.commands.get(0, [])
+    again = [line for place, (line, program) in enumerate(commands) if program in {one for _, one in commands[:place]}]
+    return again[-1] if again and found.final.get(0, 0) - again[-1] >= ANSWERED else 0
 
 
 def _something_else_runs(found: Findings, end: End, quiet: int, tail: Sequence[str]) -> bool:

@@ -26,7 +26,7 @@ def every_rank(context: FailureContext, hits: Sequence[Hit]) -> bool:
     if len(ranks) > 1:
         whole_host = len(ranks) >= A_HOST and max(ranks) - min(ranks) + 1 == len(ranks)
         named = {hit.raised.name for hit in hits if hit.raised and hit.signature.id == "USER-PY"}
-        expected = context.heard if whole_host else context.ranks | set(range(max(ranks)))
+        expected = context.speaking_ranks if whole_host else context.ranks | set(range(max(ranks)))
         return len(named) <= 1 and ranks >= expected and (whole_host or len(ranks) >= context.processes)
     children = {hit.raised.child for hit in hits if hit.raised and hit.raised.child is not None}
     if len(children) > 1 and children == set(range(1, len(children) + 1)):
@@ -54,7 +54,7 @@ def _all_ended_alike(context: FailureContext, hits: Sequence[Hit]) -> bool:
     )
     if context.found.tracebacks - of_launchers < 2:
         return False
-    ended = {end.rank for end in context.bad_ends if end.exit.code == 1 and end.rank is not None}
+    ended = {end.rank for end in context.failed_ends if end.exit.code == 1 and end.rank is not None}
     peers = any(hit.signature.role in ("cascade", "symptom") and hit.signature.id != "CHILD-FAILED" for hit in context.found.hits)
     return len(ended) >= max(context.processes, 2) and ended >= context.ranks and not peers and any(hit.raised for hit in hits)
 
@@ -66,7 +66,7 @@ def first_failing(context: FailureContext, hits: Sequence[Hit]) -> tuple[int | N
     """
     known = [hit for hit in hits if hit.rank is not None]
     if known:
-        first = next((end.rank for end in context.bad_ends if end.root and end.stream == known[0].stream), None)
+        first = next((end.rank for end in context.failed_ends if end.root and end.stream == known[0].stream), None)
         return (first if any(hit.rank == first for hit in known) else known[0].rank), True
     if context.single:
         return 0, True
@@ -81,9 +81,9 @@ def first_failing(context: FailureContext, hits: Sequence[Hit]) -> tuple[int | N
 
 def named_by_launcher(context: FailureContext) -> int | None:
     """Return the rank that ended first by itself according to its launcher. A last resort, since it is not always the first that failed."""
-    if first := next((end for end in context.bad_ends if end.root or end.exit.reported), None):
+    if first := next((end for end in context.failed_ends if end.root or end.exit.reported), None):
         return first.rank
-    ends = [end for end in context.bad_ends if not end.exit.whole]
+    ends = [end for end in context.failed_ends if not end.exit.whole]
     ranks = {_rank_of(context.found, end) for end in ends} - {None}
     return ranks.pop() if len(ranks) == 1 else None
 

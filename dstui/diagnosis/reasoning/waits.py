@@ -23,7 +23,7 @@ WAITING_FOR = ("JIT-LOCK", "INIT-HANG-P2P")
 
 def timed_out(context: FailureContext) -> Verdict | None:
     """Decide for a hang if timeout(1) had to end the run and no error was reported before."""
-    late = [end for end in context.bad_ends if end.exit.code == TIMED_OUT]
+    late = [end for end in context.failed_ends if end.exit.code == TIMED_OUT]
     if not late or roots(context):
         return None
     hints = [hit for one in WAITING_FOR for hit in context.found.hits if hit.signature.id == one and hit.at > context.found.loaded]
@@ -58,7 +58,7 @@ def _peers_had_left(context: FailureContext, symptoms: list[Hit]) -> Verdict | N
     if not waited or context.ended_well:
         return None
     # torchrun does not report who exited with 0, but it reports which ranks it had to end. If it names none, the silent ones had left.
-    gone = context.found.well or set(context.silent() if _nobody_was_left(context) and not symptoms else ())
+    gone = context.found.well or set(context.silent() if _none_survived(context) and not symptoms else ())
     if not gone:
         return None
     return Verdict(BY_ID["DESYNC-EARLY-EXIT"], "medium", waited, min(gone) if min(gone) >= 0 else None)
@@ -81,9 +81,9 @@ def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
     return Verdict(signature, "medium", [hit for hit in hits if hit.signature is first.signature], rank)
 
 
-def _nobody_was_left(context: FailureContext) -> bool:
+def _none_survived(context: FailureContext) -> bool:
     """Return whether torchrun reported failures and had no rank to end."""
-    return bool(context.found.agents and context.bad_ends) and not context.found.closing
+    return bool(context.found.agents and context.failed_ends) and not context.found.closing
 
 
 def link_broke(context: FailureContext) -> Verdict | None:
@@ -116,7 +116,7 @@ def left_early(context: FailureContext) -> Verdict | None:
     of the program's own, not one of an interpreter or a shell (1: an exception; 2: a parser; 126, 127: not started; 255: exit(-1)).
     Otherwise ranks that waited for a peer are enough, if only one rank can have been that peer.
     """
-    own = [end for end in context.bad_ends if 0 < end.exit.code < 256]  # larger: the way in which Windows reports a crash
+    own = [end for end in context.failed_ends if 0 < end.exit.code < 256]  # larger: the way in which Windows reports a crash
     # An exit status of 1 is an exception's, one of 2 a parser's or a shell's: without a message in the text it is a rank's own end only if
     # others report theirs.
     others = context.found.ended or context.found.spoke

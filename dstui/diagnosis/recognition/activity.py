@@ -31,6 +31,20 @@ LONG, STAMPS = 60, 3
 FLUSHED = re.compile(r"\d\d:\d\d:\d\d|\d%\||(?:it/s|s/it)\b")
 """Output of a logger or a progress bar, which is written immediately."""
 
+COMMAND = re.compile(
+    r"^(?:\([\w.-]+\) ?)*(?:[\w.-]+@[\w.-]+[: ][^$#\n]{0,80})?\$ +(?:\w+=\S* +)*([A-Za-z.~/][\w./~-]+)(?! *[=+*^<>])( .*[^$])?$"
+)
+"""A command at a shell's prompt, as in a pasted session: `(env) me@host:~$ NAME=value torchrun …`."""
+SCRIPT = re.compile(r"\S+\.(?:py|sh)\b")
+
+
+def command_in(text: str) -> str:
+    """Return the program, and the script that it is given, in a command at a shell's prompt; "" if this is none."""
+    if (given := COMMAND.match(text)) is None:
+        return ""
+    script = SCRIPT.search(given[2] or "")
+    return f"{given[1]} {script[0]}" if script else given[1]
+
 
 def breaks_off(last: str, *, within_traceback: bool) -> str:
     """Return how the last line of a file shows that it breaks off, as a sentence without the file's name; "" if it does not."""

@@ -105,13 +105,17 @@ KINDS = (
     ),
     Kind("USER-SHAPE", r"(?i)\bexpected\b.*\bgot (?:input )?(?:size|shape)|truncation and/or padding", COMPUTING),
     Kind("USER-SHAPE", r"(?i)\b(?:height|width|resolution|image size)\b.*(?:n't|not) match", COMPUTING),
+    Kind("USER-SHAPE", r"expected sequence of length \d+ at dim", COMPUTING),
     Kind("USER-SHAPE", code=r"/einops/"),
     # What the machine lacks
     Kind("INVALID-ORDINAL", r"Invalid CUDA '?device"),
     Kind(
-        "INVALID-ORDINAL", r"(?i)(?:requir|request|need|expect|specified|ask)\w*\b.{0,30}\b\d+ (?:GPU|device)s?\b|\bGPUs?\b.{0,40}\bonly \d"
+        "INVALID-ORDINAL",
+        r"(?i)(?:requir|request|need|expect|specified|ask)\w*\b.{0,30}\b\d+ (?:GPU|device)s?\b|\bGPUs?\b.{0,40}\bonly \d"
+        r"|\bavailable (?:GPU|device)s? \d+ .{0,20}\bless than\b",
     ),
     Kind("NO-GPU-ASKED", r"(?i)\b(?:accelerator|cuda|gpus?)\b.{0,60}(?:not available|unavailable|not found|might not have a CUDA)"),
+    Kind("NO-GPU-ASKED", r"\bcuda\.is_available\(\) should be True"),
     Kind(
         "NO-GPU-ASKED",
         r"(?i)\brequires? (?:an? )?(?:cuda|nvidia|gpu)\b(?! (?:\w+ ){0,2}(?:tensors?|inputs?|compute|version|memory|\d))"
@@ -130,6 +134,7 @@ KINDS = (
         r"|(?:tensor|pipeline|sequence|context|expert|model|data)[_ -]?(?:model[_ -]?)?parallel\w*)\b"
         r".*(?:divi|multiple|must|should|greater|less|equal|match)",
     ),
+    Kind("PARALLEL-BATCH", r"(?i)(?:!=|\b(?:bigger|larger|greater) than|\bexceeds?|not (?:match|equal)).{0,40}\bworld[ _]?size"),
     Kind("PARALLEL-BATCH", r"divisible", code=r"(?i)megatron|parallel|nemo|divisib"),
     Kind(
         "CONFIG-ASSERT",

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from dstui.base.limits import MAX_RANKS
 from dstui.diagnosis.findings import Collected, Ended, Place, capped
+from dstui.diagnosis.recognition.activity import command_in
 from dstui.diagnosis.recognition.exits import Exit, exits_in, status_in
 from dstui.diagnosis.recognition.labels import Label, rank_in
 
@@ -207,6 +208,8 @@ class Launchers:
             found.enqueued[rank] = int(enqueued[1])
         elif ORPHAN.match(text):
             found.orphaned = place
+        elif given := command_in(text):
+            found.commands.setdefault(place[0], []).append((place[1], given))
         elif "Loading extension module" in text or "Time to load" in text:
             found.loaded = place
         elif bars := PREPARING.findall(text):

@@ -55,6 +55,8 @@ INSTALLED = re.compile(r"\s*Successfully installed \S")
 FILE_CAUSES = frozenset({"MODEL-FILES", "MODEL-FILE-PATH", "MODEL-FILES-PART", "DATA-FILE"})
 LOADS = re.compile(r"load_(?:state_dict|checkpoint|from_checkpoint)")
 """Functions that load a checkpoint into a model."""
+EMPTY = re.compile(r"size of tensor [ab] \(0\) must match|\b(?:vec|mat\d?|input) \(0\)")
+"""An operand without a value: below frames of DeepSpeed, a weight that ZeRO 3 has partitioned."""
 FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem_get_info", "current_stream"})
 """Functions of torch.cuda that need only the GPU itself: if they run out of memory, another process uses it."""
 
@@ -73,6 +75,7 @@ PLACES: tuple[tuple[str, str, Callable[[Raised, str], bool]], ...] = (
     ("IMPORT-TORCH", "IMPORT-OTHER", lambda raised, text: raised.in_user_code and "import name '_" in text),  # private parts of PyTorch
     ("IMPORT-ASKED", "USER-PY", lambda raised, text: raised.in_user_code and "name 'deepspeed' is not defined" in text),  # not imported
     ("MODEL-LOAD", "DATA", lambda raised, text: raised.in_user_code and "Ran out of input" in text),  # pickle's word for any empty file
+    ("USER-SHAPE", "Z3-PARTITIONED", lambda raised, text: raised.in_deepspeed and EMPTY.search(text) is not None),
     ("OOM-GPU", "GPU-BUSY", lambda raised, _: "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS),
 )
 """The cause that a text has by itself -> the one that it has because of where it was raised, and the condition."""

@@ -23,7 +23,7 @@ FACTS = (
     "spawned with command", "Killing subprocess", "world_size", "nnodes", "rank_mapping", "ended with", "deepspeed.launcher.launch",
     "ast enqueued", "Loading extension module", "Time to load", "--hostfile", "num_nodes", "Map",
     "okenizer on dataset", "nproc", "Exit Code", "MainThread", "most recent call first",
-    "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ", "│ /", "❱",
+    "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ", "│ /", "❱", "$ ",
     "(local_rank: ", "Failures:", "Root Cause", "exit with status code", "MPI_ABORT", "Abort(", "RUNNING AT", "KILLED BY SIGNAL",
     "crashed with exit", "exited abnormally", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code", "Child process with", "Global rank",
     "Container rank",

@@ -136,7 +136,7 @@ def _evidence(context: FailureContext, verdict: Verdict) -> tuple[Evidence, ...]
         if hit.raised and hit.raised.own.file and not hit.raised.in_launcher:
             lines.append(found.evidence((hit.at[0], hit.raised.own.number), hit.raised.own.text, hit.rank, hit.host))
         lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
-    ends = [found.evidence(end.at, end.text, end.rank, end.host) for end in context.bad_ends if verdict.signature is not BY_ID["HANG"]]
+    ends = [found.evidence(end.at, end.text, end.rank, end.host) for end in context.failed_ends if verdict.signature is not BY_ID["HANG"]]
     return tuple(dict.fromkeys([*lines[:MOST_LINES], *ends[:2]]))
 
 
@@ -161,10 +161,10 @@ def _notes(context: FailureContext, verdict: Verdict) -> Iterator[str]:
     found, signature = context.found, verdict.signature
     role = signature.role if signature is not None else ""
     if verdict.rank is not None:
-        named = {end.rank for end in context.bad_ends if end.rank is not None and end.stream.split(":", 1)[1] in found.agents}
+        named = {end.rank for end in context.failed_ends if end.rank is not None and end.stream.split(":", 1)[1] in found.agents}
         if named and verdict.rank not in named:
             yield f"torchrun names rank {min(named)}: that is the first that ended, not the first that failed."
-        if {int(rank) for end in context.bad_ends for rank in LAST_STARTED.findall(end.text)} - {verdict.rank}:
+        if {int(rank) for end in context.failed_ends for rank in LAST_STARTED.findall(end.text)} - {verdict.rank}:
             yield "The command in DeepSpeed's line `exits with return code` is that of the rank started last: only its code counts."
     if role == "root" and any(hit.signature.id == "CVD-IGNORED" for hit in found.hits):
         yield "CUDA_VISIBLE_DEVICES was ignored: the launcher was told which GPUs to use in another way."
@@ -215,7 +215,7 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
     for hit in sorted(found.hits, key=context.order):
         if hit.signature.role in ("cascade", "root") and all(line.rank != hit.rank or line.text != hit.text for line in lines):
             lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
-    for end in context.bad_ends[:2]:
+    for end in context.failed_ends[:2]:
         lines.append(found.evidence(end.at, end.text, end.rank, end.host))
     rank, certain = context.suspect()
     ended = min((hit.at for hit in found.hits if hit.signature.id == "LAST-WORDS"), default=None)

@@ -76,11 +76,11 @@ def _mentioned(context: FailureContext, verdict: Verdict) -> tuple[list[str], li
     for hit in sorted(context.found.hits, key=lambda hit: hit.at, reverse=True):
         counts = hit.signature.role in CAN_BE_CAUSES and hit.signature.id not in (*UNNAMED, *explained)
         if counts and not WARNING.search(hit.text):
-            found[not _says_an_end(hit)].append(_answer(hit.signature.id))
+            found[not _is_more_than_a_mention(hit)].append(_answer(hit.signature.id))
     return found
 
 
-def _says_an_end(hit: Hit) -> bool:
+def _is_more_than_a_mention(hit: Hit) -> bool:
     dealt_with = (hit.raised is not None and hit.raised.ignored) or HANDLED.search(hit.text)
     return not dealt_with and (hit.signature.alone or (hit.raised is not None and hit.raised.traced))
 
@@ -88,7 +88,7 @@ def _says_an_end(hit: Hit) -> bool:
 def _spoken_of(context: FailureContext) -> list[str]:
     """Return causes suggested by the last lines with error messages, by the consequences, and by the exit status."""
     fallen = [one for hit in context.found.hits if hit.signature.role == "cascade" for one in hit.signature.alike]
-    ended = [one for end in context.bad_ends for one in STATUS_CAUSES.get(end.exit.code, ())]
+    ended = [one for end in context.failed_ends for one in STATUS_CAUSES.get(end.exit.code, ())]
     return [*_last_words(context, LAST), *fallen, *ended]
 
 

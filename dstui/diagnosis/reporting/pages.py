@@ -62,8 +62,13 @@ def causes_document() -> str:
         lines += [f"- Fix: {way.text}" for way in signature.all_remedies()]
         lines += [f"- Could also be: {', '.join(signature.alike)}"] if signature.alike else []
         lines += [f"- At this site: {note}"] if not signature.answer and (note := site_note(signature.id)) else []
-        lines += [f"- Source: `{signature.source.replace(':', '`, `')}`"] if signature.source else []
+        lines += [f"- Source: {_cited(signature)}"] if signature.source else []
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _cited(signature: Signature) -> str:
+    """Return the source as Markdown."""
+    return f"<{signature.source}>" if len(signature.cited) == 1 else ", ".join(f"`{part}`" for part in signature.cited)
 
 
 def _page(signature: Signature) -> Iterator[str]:
@@ -86,7 +91,7 @@ def _page(signature: Signature) -> Iterator[str]:
     if signature.alike:
         yield _wrapped("alike", ", ".join(signature.alike))
     if signature.source:
-        yield _wrapped("source", signature.source.replace(":", ", "))
+        yield _wrapped("source", ", ".join(signature.cited))
 
 
 def _wrapped(head: str, text: str) -> str:

@@ -20,6 +20,7 @@ SIGNATURES = (
         launcher=True,
         alone=True,
         alike=("SLURM-CANCEL",),
+        source="https://slurm.schedmd.com/resource_limits.html",
     ),
     Signature(
         "CONTAINER-BUILD",
@@ -62,7 +63,7 @@ SIGNATURES = (
         launcher=True,
         alone=True,
         explains=("CONTAINER", "POD-PENDING"),
-        source="https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff",
+        source="https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#my-pod-stays-waiting",
         answer="REMOTE-ENV",
     ),
     Signature(
@@ -83,6 +84,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         alike=("CKPT-PERM", "CONTAINER"),
+        source="https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#my-pod-stays-waiting",
         answer="REMOTE-ENV",
     ),
     Signature(
@@ -91,6 +93,7 @@ SIGNATURES = (
         "The container of the pod ends again and again, and its own log says why",
         signs=(rx("CrashLoopBackOff", r"\bCrashLoopBackOff\b"), rx("Back-off restarting", r"Back-off restarting failed container")),
         confirm="kubectl logs --previous POD, and Last State in kubectl describe pod POD: the exit code and the reason.",
+        source="https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#my-pod-is-crashing-or-otherwise-unhealthy",
     ),
     Signature(
         "POD-PENDING",
@@ -112,6 +115,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         alike=("CONTAINER",),
+        source="https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#my-pod-stays-pending",
         answer="SUBMIT-REFUSED",
     ),
     Signature(
@@ -133,6 +137,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         alike=("SLURM-CANCEL",),
+        source="http://docs.adaptivecomputing.com/9-0-2/docker/Content/topics/torque/commands/qsub.htm",
         answer="SUBMIT-REFUSED",
     ),
     Signature(
@@ -151,6 +156,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         alike=("CLOUD-CAPACITY",),
+        source="https://docs.aws.amazon.com/botocore/latest/reference/services/sagemaker/client/exceptions/ResourceLimitExceeded.html",
         answer="SUBMIT-REFUSED",
     ),
     Signature(
@@ -171,6 +177,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         alike=("CLOUD-QUOTA",),
+        source="https://docs.cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-availability",
         answer="SUBMIT-REFUSED",
     ),
     Signature(
@@ -188,6 +195,7 @@ SIGNATURES = (
         sure=False,
         alone=True,
         alike=("POD-PENDING",),
+        source="https://docs.ray.io/en/latest/cluster/vms/user-guides/configuring-autoscaling.html",
         answer="SUBMIT-REFUSED",
     ),
     Signature(

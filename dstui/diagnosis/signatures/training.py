@@ -108,7 +108,10 @@ SIGNATURES = (
         "root",
         "Some parameters took no part in the loss, and DistributedDataParallel waited for their gradients",
         "A branch of the model was not taken, or an output is not used. PyTorch finds it in the next iteration, on every rank that has it.",
-        ("Expected to have finished reduction in the prior iteration",),
+        (
+            "Expected to have finished reduction in the prior iteration",
+            "has parameters that were not used in producing the loss",  # Lightning's
+        ),
         (
             Remedy("Let PyTorch name these parameters", patches.environment("TORCH_DISTRIBUTED_DEBUG", "DETAIL")),
             "find_unused_parameters=True (Trainer: ddp_find_unused_parameters; accelerate: DistributedDataParallelKwargs)",
@@ -130,6 +133,25 @@ SIGNATURES = (
         "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameter.",
         sure=False,
         answer="DDP-UNUSED",
+    ),
+    Signature(
+        "RECOMPUTED",
+        "root",
+        "Activation checkpointing got other values in the backward pass than in the forward pass",
+        "What runs again there differs: autocast, a branch, a cache of keys and values, random numbers, or a weight that ZeRO 3 has "
+        "partitioned.",
+        (
+            rx("Recomputed values for the following tensors", r"Recomputed values for the following tensors have different metadata"),
+            "A different number of tensors was saved during the original forward and recomputation",
+        ),
+        (
+            "gradient_checkpointing_kwargs={'use_reentrant': True}, or without gradient checkpointing: then that is the cause",
+            "use_cache=False, and no branch that depends on the pass",
+        ),
+        "The message lists the shapes of both passes: [0] on one side is a partitioned weight (ZeRO 3).",
+        sure=False,
+        alike=("Z3-PARTITIONED", "DTYPE-MIX"),
+        answer="USER-PY",
     ),
     Signature(
         "NO-GRAD",

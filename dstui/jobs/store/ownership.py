@@ -117,7 +117,7 @@ def own_tag(folder: JobFolder, status: JobStatus | None) -> str:
     reported, place, known = status.tag if status else None, os.path.realpath(folder.path), entries()
     here = [entry for entry in known if entry.folder == place or (entry.tag and entry.tag == reported and _same(entry.folder, place))]
     tag = next((entry.tag for entry in reversed(here) if entry.tag and entry.tag == (reported or entry.tag)), "")
-    if strange := _strange(folder):
+    if strange := _other_writer(folder):
         raise NotOwn(strange)
     if status and status.version > VERSION:
         raise NotOwn(f"is supervised by a newer dstui (version {status.version} of status.json, and this one knows {VERSION})")
@@ -141,7 +141,7 @@ def is_own(folder: JobFolder, status: JobStatus | None) -> bool:
     return False
 
 
-def whose(folder: JobFolder) -> int:
+def owner_of(folder: JobFolder) -> int:
     """Return the owner of a job folder; this user if that is not visible."""
     try:
         return folder.path.stat().st_uid
@@ -149,7 +149,7 @@ def whose(folder: JobFolder) -> int:
         return os.geteuid()
 
 
-def _strange(folder: JobFolder) -> str:
+def _other_writer(folder: JobFolder) -> str:
     """Return who else could have written the deciding files of a job; "" if nobody could."""
     for path in (folder.path, *(folder.path / name for name in DECIDING)):
         try:

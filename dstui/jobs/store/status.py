@@ -15,7 +15,7 @@ from dstui.base.text import sanitise
 from dstui.jobs.queue.scheduler import QueuedJob, look
 from dstui.jobs.store.cleanup import remove_buffers
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.ownership import NotOwn, own_tag, whose
+from dstui.jobs.store.ownership import NotOwn, own_tag, owner_of
 from dstui.jobs.store.processes import SUPERVISES, SUPERVISORS, Process, carries, processes_visible, tagged
 from dstui.jobs.store.ranks import Ranks, read_record
 from dstui.jobs.store.record_forms import is_version, rank_number
@@ -86,7 +86,7 @@ def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
     reported = status.ranks if status else {}
     hosts = {number: rank.host for number, rank in reported.items()}
     ranks = Ranks.expected(folder, hosts, status.attempt if status else 1, status.tag if status else None)
-    ranks.unseen = not processes_visible(whose(folder)) or bool(status and status.hosts)
+    ranks.unseen = not processes_visible(owner_of(folder)) or bool(status and status.hosts)
     ranks.update(time.time())
     ranks.remember(reported)
     return ranks
@@ -150,7 +150,7 @@ def rebuilt(folder: JobFolder) -> JobStatus | None:
     numbers = (rank_number(path.name) for path in folder.attempt(2).parent.glob("*"))
     attempt = max((number for number in numbers if number), default=1)
     ranks = Ranks.expected(folder, {}, attempt)
-    ranks.unseen = not processes_visible(whose(folder))
+    ranks.unseen = not processes_visible(owner_of(folder))
     ranks.update(time.time())
     tags = [tag for number in ranks.ranks if (tag := read_record(folder.record(number, attempt)).get("tag"))]
     if not tags:

@@ -60,9 +60,9 @@ class RemoteHosts(ThisHost):
         self.lost = LostHosts(self.job.record.host_lost, self.cluster, self.mirror, self.job.event)
 
     @property
-    def fresh(self) -> bool:
+    def is_unstarted(self) -> bool:
         """Return whether a start is safe. It always is if agents start the launchers, because each agent does it only once per attempt."""
-        return self.plan.each_host_starts or super().fresh
+        return self.plan.each_host_starts or super().is_unstarted
 
     def launch(self, more: Sequence[str] = ()) -> None:
         """Begin an attempt. It starts when every host is connected."""

@@ -170,7 +170,7 @@ class ThisHost:
         return True
 
     @property
-    def fresh(self) -> bool:
+    def is_unstarted(self) -> bool:
         """Return whether nothing has been started yet."""
         return self.job.status.state == "starting" and not self.job.launcher and not tagged(self.job.tag)
 

@@ -68,7 +68,7 @@ class Supervisor:
         prctl(PR_SET_CHILD_SUBREAPER, 1)  # processes that the launcher orphans become our children, so that they are seen and reaped
         me = find(os.getpid())
         self.job.note_in_status(supervisor=ProcessRecord.of(me) if me else None)
-        if self.hosts.fresh:
+        if self.hosts.is_unstarted:
             with suppress(OSError):
                 self.folder.keep_reserve(self.job.status)
             self.hosts.launch()

@@ -26,7 +26,7 @@ from dstui.base.dataclass import dataclass
 from dstui.base.text import sanitise
 from dstui.jobs.engine.now import read_now
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.ownership import is_own, whose
+from dstui.jobs.store.ownership import is_own, owner_of
 from dstui.jobs.store.processes import Process, tagged, user_of
 from dstui.jobs.store.ranks import Ranks
 from dstui.jobs.store.status import ranks_of
@@ -105,7 +105,7 @@ def stacks(
     ranks = ranks_of(folder, status)
     wanted = [number for number in sorted(ranks.living) if not only or number in only]
     remote = [number for number in wanted if ranks.ranks[number].host != os.uname().nodename]
-    owner = whose(folder)  # a folder of another user must not lead to processes of this user
+    owner = owner_of(folder)  # a folder of another user must not lead to processes of this user
     members = {process.pid: process for process in tagged(str(status.tag if status else None)) if user_of(process.pid) == owner}
     own = is_own(folder, status)
     here = LocalStacks(folder, ranks, members, own, program or find_program(), deadline, hook_first)

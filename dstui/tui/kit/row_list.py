@@ -157,7 +157,7 @@ class RowList(ScrollView, can_focus=True):
         if self.cursor is not None:
             self.post_message(self.Chosen(self, self.cursor))
 
-    def stands(self, key: Hashable) -> bool:
+    def has_row(self, key: Hashable) -> bool:
         """Return whether a row with this key still exists."""
         return self.index_of(key) is not None
 
@@ -165,7 +165,7 @@ class RowList(ScrollView, can_focus=True):
     @on(Moved)
     def _drop_stale_message(self, event: _AtRow) -> None:
         """Stop a message about a row that was removed after the message was posted."""
-        if event.rows is self and not self.stands(event.key):
+        if event.rows is self and not self.has_row(event.key):
             event.stop()
 
     def on_click(self, event: events.Click) -> None:

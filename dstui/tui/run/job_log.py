@@ -260,7 +260,7 @@ class JobLog:
 
     def to_copy(self) -> tuple[str, str]:
         """Return a text for the clipboard, and what it is: the line that was jumped to or clicked, else the lines in view."""
-        if self.view.at is not None and self.view.stands(self.view.at):
+        if self.view.at is not None and self.view.has_row(self.view.at):
             return self.view.lines.line(self.view.at).text, "the line"
         return "\n".join(self.view.lines.line(n).text for n in self.view.wrapping.in_view), "the lines in view"
 

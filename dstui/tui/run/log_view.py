@@ -163,7 +163,7 @@ class LogView(RowList):
             self._scroll(-self.virtual_size.height)
             self._home = True
 
-    def stands(self, key: Hashable) -> bool:
+    def has_row(self, key: Hashable) -> bool:
         """Return whether the log still has a line of this number; the oldest may have been dropped."""
         return isinstance(key, int) and self.lines.first <= key < self.lines.end
 

@@ -101,6 +101,6 @@ def compared_rows(found: Comparison, width: int) -> list[Row]:
 
 def show_curves(app: App[object], runs: Sequence[Run]) -> None:
     """Plot the curves of runs together, the first run with metrics as the main one; their logs are closed with the plot."""
-    first, *others = (MetricSeries(run.folder) for run in sorted(runs, key=lambda run: not run.told.metrics))
+    first, *others = (MetricSeries(run.folder) for run in sorted(runs, key=lambda run: not run.latest.metrics))
     names = ", ".join(run.name for run in runs)
     app.push_screen(Plot(first, lambda: row((names, "dim")), others=others), lambda _: first.close())

@@ -62,7 +62,7 @@ class ReferenceCheck:
 
     def _validate_all(self) -> None:
         from dstui.check.reference import ReferenceChecker
-        from dstui.documents.trusted_python import is_own_interpreter, probe_python, to_be_asked
+        from dstui.documents.trusted_python import is_own_interpreter, needs_consent, probe_python
         from dstui.render.launch import interpreter
 
         python = ""
@@ -76,7 +76,7 @@ class ReferenceCheck:
             verdict = verdict_on(child, plan, ranks)
             instead_of = "" if python != sys.executable or is_own_interpreter(plan) else interpreter(plan)
             self._owner.post_message(Validated(plan.text, replace(verdict, instead_of=instead_of)))
-            if to_be_asked(plan):
+            if needs_consent(plan):
                 self._owner.post_message(InterpreterNamed(plan))
 
     def stop_child(self) -> None:
