@@ -49,7 +49,7 @@ PLACES = {
     "find": Place((FIND,)),
     "set a key": Place((FIND, ("memory_breakdown", "› memory_breakdown"), ("\r", "Set a key"))),
     "the palette": Place((PALETTE,)),
-    "the palette, typing": Place((PALETTE, ("theme", "Other colours"))),
+    "the palette, typing": Place((PALETTE, ("theme", "other colours"))),
     "not saved": Place((("x", "plan.yaml *"), ("q", "Not saved")), begins="✖ 1", edited=True),  # the error that x fixes
     "write files": Place((REVIEW, ("w", "Write the files"))),
     "help over a dialog": Place((FIND, ("\x1bOP", "Close without a change."))),

@@ -345,13 +345,16 @@ class MonkeySession:
                 break
 
     def _press(self, terminal: Terminal, keys: str) -> None:
-        """Press a key and wait until the screen changes: two escapes in one read would be another key. Redraw if nothing changes."""
+        """Press a key and wait until the screen changes: two escapes in one read would be another key.
+
+        Redraw if nothing changes, or if the footer was not seen.
+        """
         before, deadline = terminal.text, time.monotonic() + PATIENCE / 24
         terminal.press(keys)
         while terminal.text == before and time.monotonic() < deadline:
             terminal.pump(0.1)
         terminal.settle(0.3, timeout=5.0)  # a running job writes all the time
-        if terminal.text == before:
+        if terminal.text == before or " quit" not in terminal.text:
             self._picture(terminal)
 
     def _picture(self, terminal: Terminal) -> str:

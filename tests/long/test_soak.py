@@ -29,7 +29,7 @@ RANKS, HOURS = 64, 8
 SECONDS = float(os.environ.get("DSTUI_SOAK_SECONDS", "120"))
 LINE_EVERY, USAGE_EVERY = 10, 30
 """Simulated seconds between two lines of a rank, and between two samples of its usage."""
-WARM, GROWTH = 4, 16
+WARM, GROWTH = 4, 4
 """Simulated hours until the caches are full (40,000 lines of the log's rows, the metrics, numpy), and MiB of growth from then on.
 
 What is in use stays the same from then on; the rest are free pools of Python's allocator that it cannot return.
