@@ -14,7 +14,7 @@ from typing import Any
 
 from dstui.adopt.positions import Position, Positions, positions
 from dstui.base.dataclass import dataclass
-from dstui.base.limits import MAX_DIGITS, MOST_LISTED, LimitError, parse_float, parse_integer
+from dstui.base.limits import MAX_DIGITS, MAX_LISTED, LimitError, parse_float, parse_integer
 from dstui.plan.catalogue import release
 from dstui.plan.finding import Finding, Fix
 from dstui.plan.scalars import resolve
@@ -81,7 +81,7 @@ def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = Fal
         found.findings.append(_not_strict(found, problem, mark))
     found.findings.extend(_bare_words(found) if problem else [])
     found.findings.extend(_twice(found))
-    found.findings.extend(_endless(found, config, "")[:MOST_LISTED])
+    found.findings.extend(_endless(found, config, "")[:MAX_LISTED])
     return found
 
 
@@ -198,7 +198,7 @@ def _with_words_of_json(value: Any) -> Any:
 def _bare_words(found: DsConfig) -> list[Finding]:
     """Return findings for unquoted words, which hjson reads as strings up to the end of their line."""
     findings, fix = [], _clean(found, "write it as strict JSON")
-    for path, place, word in found.places.words[:MOST_LISTED]:
+    for path, place, word in found.places.words[:MAX_LISTED]:
         shown = word.strip()[:40]
         message = f"{path} becomes the string {shown!r}, to the end of its line"
         why = "without quotes hjson silently reads a word as a string"
@@ -223,7 +223,7 @@ def _endless(found: DsConfig, value: Any, path: str) -> list[Finding]:
 def _twice(found: DsConfig) -> list[Finding]:
     """Return findings for duplicate keys: DeepSpeed refuses them, Python's json takes the last."""
     findings, fix = [], _clean(found, "write it with the last one only")
-    for path, place in found.places.again[:MOST_LISTED]:
+    for path, place in found.places.again[:MAX_LISTED]:
         first = found.places.keys[path].line
         message = f"{path} is given a second time (first on line {first})"
         name = path.rpartition(".")[2]

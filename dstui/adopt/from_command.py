@@ -31,7 +31,7 @@ ACCELERATES_OWN = {"config_file", "use_deepspeed", "deepspeed_config_file", "zer
 """Options of `accelerate launch` that configure DeepSpeed directly."""
 STARTERS = re.compile(r"verl\..+|openrlhf\.cli\.\w+_ray|(?:axolotl|swift)\.cli\.main|trl\.cli(?:\.main)?|llamafactory\.cli")
 """Modules of frameworks that start their ranks themselves."""
-OWN_KEY, MOST_BEFORE_KEY = '"zero_optimization"', 20_000
+OWN_KEY, MAX_BEFORE_KEY = '"zero_optimization"', 20_000
 """The key that only a DeepSpeed configuration has, and the characters in which it is looked for."""
 OWN = "with its own configuration"
 """The end of what shows that a script builds its configuration."""
@@ -153,7 +153,7 @@ def _files_in_options(args: list[str], read_named: ReadNamed) -> Iterator[tuple[
             found.append((at, option, equals, name))
     yield from (one for one in found if one[1] in CONFIG_OPTIONS)
     for one in found:
-        text = (read_named(one[3]) or "")[:MOST_BEFORE_KEY] if one[1] not in CONFIG_OPTIONS else ""
+        text = (read_named(one[3]) or "")[:MAX_BEFORE_KEY] if one[1] not in CONFIG_OPTIONS else ""
         if OWN_KEY in text and '"auto"' not in text:
             yield one
 

@@ -28,7 +28,7 @@ OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
 }
 LARGEST = 1e15
-MOST_PARTS = 2_000
+MAX_PARTS = 2_000
 
 
 class Unknown(Exception):
@@ -86,7 +86,7 @@ class _Values:
     def value(self, node: ast.expr, path: str) -> Any:
         """Return the value of an expression. Raises Unknown."""
         self.parts += 1
-        if self.parts > MOST_PARTS:
+        if self.parts > MAX_PARTS:
             raise Unknown
         match node:
             case ast.Constant(value=str() | int() | float() | None as value):

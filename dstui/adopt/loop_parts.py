@@ -14,7 +14,7 @@ from dstui.adopt.loop_optimizer import LoopOptimizer, find_optimizer, in_a_class
 from dstui.adopt.script_tree import FUNCTIONS, LOOPS, Loop, NoPlace, ScriptTree, is_call_of, last_name_in, name_in, parameters_of
 from dstui.base.dataclass import dataclass
 
-MOST_CALLS = 100
+MAX_CALLS = 100
 """Calls of backward() and of step() that are compared with each other."""
 TOGETHER = ("DistributedDataParallel", "DDP", "DataParallel", "FullyShardedDataParallel", "FSDP")
 """Wrappers of a model that the engine replaces."""
@@ -185,8 +185,8 @@ def _refuse_unclear(backwards: Sequence[ast.Call], steps: Sequence[ast.stmt], op
         raise NoPlace(0, "its loop is in another file: add the lines there")
     if not steps:
         raise NoPlace(backwards[0].lineno, f"no call of {optimizer}.step() belongs to this backward()")
-    if max(len(backwards), len(steps)) > MOST_CALLS:
-        raise NoPlace(backwards[0].lineno, f"it has more than {MOST_CALLS} calls of backward() or step()")
+    if max(len(backwards), len(steps)) > MAX_CALLS:
+        raise NoPlace(backwards[0].lineno, f"it has more than {MAX_CALLS} calls of backward() or step()")
 
 
 def _last_import(module: ast.Module) -> ast.stmt:

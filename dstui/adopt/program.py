@@ -24,7 +24,7 @@ KNOWN = frozenset({*FRAMEWORKS, *LIBRARIES.split(), *sys.stdlib_module_names})
 """Top-level names of imports that are never modules of the script's own."""
 
 
-MOST_FILES, MOST_CHARACTERS = 40, 400_000
+MAX_FILES, MAX_CHARACTERS = 40, 400_000
 """Limits on the imported files that are read. The rest is reported as unread."""
 
 TextOf = Callable[[str], str | None]
@@ -81,7 +81,7 @@ class _Followed:
         if (text := self.text_of(path)) is None:
             return False
         self.read.add(path)
-        if len(self.read) > MOST_FILES or self.characters + len(text) > MOST_CHARACTERS:
+        if len(self.read) > MAX_FILES or self.characters + len(text) > MAX_CHARACTERS:
             self.unread.append((line, f"imports {path}, which was not read: there is too much to read"))
             return True
         try:

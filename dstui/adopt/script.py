@@ -35,7 +35,7 @@ RESUMING = (
     "--from-checkpoint",
 )
 """Options to resume from a checkpoint, the clearest name first; an underscore equals a dash."""
-MOST_OPTIONS = 60
+MAX_OPTIONS = 60
 """Options of a script that are listed."""
 OTHER_FRAMEWORKS = ("jax", "tensorflow", "keras", "paddle", "mindspore", "mxnet")
 """Packages that train models which DeepSpeed cannot train."""
@@ -246,7 +246,7 @@ def _needs_argument(code: Code) -> bool:
 
 
 def _options(code: Code) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(option.word or option.name for option in code.options))[:MOST_OPTIONS]
+    return tuple(dict.fromkeys(option.word or option.name for option in code.options))[:MAX_OPTIONS]
 
 
 def _resume(code: Code, text: str) -> tuple[str, ...]:

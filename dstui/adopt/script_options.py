@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-MOST_VALUES = 64
+MAX_VALUES = 64
 """Values of one option that are read, as in a list of modules."""
 YAMLS = (".yaml", ".yml")
 
@@ -15,7 +15,7 @@ def options_of(words: Sequence[str]) -> dict[str, str]:
     for at, word in enumerate(words):
         if word.startswith("--") and len(word) > len("--"):
             name, equals, value = word[2:].partition("=")
-            following = _values(words[at + 1 : at + 1 + MOST_VALUES])
+            following = _values(words[at + 1 : at + 1 + MAX_VALUES])
             found[name.replace("-", "_")] = value if equals else ",".join(following) or "true"
     return found
 
@@ -56,7 +56,7 @@ def _scalars(values: Mapping[str, object]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, list):
-            found[name] = ",".join(str(one) for one in value[:MOST_VALUES] if isinstance(one, str))
+            found[name] = ",".join(str(one) for one in value[:MAX_VALUES] if isinstance(one, str))
         elif isinstance(value, (str, int, float)):
             found[name] = str(value)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-MOST_VALUE = 1e9
+MAX_VALUE = 1e9
 """No batch size, accumulation or bound is larger."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOOPS = (ast.For, ast.While)
@@ -123,16 +123,16 @@ class ScriptTree:
         A name counts if it is assigned once, or is an option with a default.
         """
         value = self._value(number, frozenset())
-        return value if value is not None and 0 < value < MOST_VALUE else None
+        return value if value is not None and 0 < value < MAX_VALUE else None
 
     def _value(self, number: ast.expr, names: frozenset[str]) -> Number | None:
         """Return the value of an expression, for which these names were looked up already."""
         if isinstance(number, ast.Constant):
             value = number.value
-            return value if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MOST_VALUE else None
+            return value if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MAX_VALUE else None
         if isinstance(number, ast.BinOp) and isinstance(number.op, (ast.Mult, ast.FloorDiv)):
             left, right = self._value(number.left, names), self._value(number.right, names)
-            if left is None or not right or abs(left) >= MOST_VALUE:
+            if left is None or not right or abs(left) >= MAX_VALUE:
                 return None
             return left * right if isinstance(number.op, ast.Mult) else left // right
         name = name_in(number)

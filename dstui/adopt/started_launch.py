@@ -37,7 +37,7 @@ FIRST = re.compile(
 LAUNCH_TEXT = re.compile(r"\s*(?:deepspeed|torchrun|accelerate launch)\s+\S")
 PRINTS = ("print", "add_argument", "ArgumentParser", "info", "warning", "error", "debug", "write", "Exception", "exit", "append")
 """Functions whose texts are read by people."""
-MOST_PARTS = 5_000
+MAX_PARTS = 5_000
 """Parts of expressions that are followed: a program can double a list at each line."""
 
 
@@ -280,7 +280,7 @@ class _Words:
     def step(self) -> None:
         """Count a part. Raises Unclear after too many."""
         self.parts += 1
-        if self.parts > MOST_PARTS:
+        if self.parts > MAX_PARTS:
             raise Unclear
 
 

@@ -26,7 +26,7 @@ MAX_SLOTS: Final = 1024
 """Ranks of one host."""
 MAX_RANKS: Final = 65_536
 """Ranks of a job. No known run of DeepSpeed had a tenth of this number."""
-MOST_LISTED: Final = 50
+MAX_LISTED: Final = 50
 """Findings of one kind that are listed. After these are fixed, the next check lists the rest."""
 
 TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"

@@ -18,7 +18,7 @@ from typing import Any
 
 MAX_READ = 16 << 20
 """Bytes of a record that are read. The status of 65,536 ranks takes 7 MB."""
-MOST_VALUES = 1_500_000
+MAX_VALUES = 1_500_000
 """Values of a record. Each takes up to twenty times its bytes in the file."""
 DEPTH = 32
 """The maximum depth of the values of a record."""
@@ -97,7 +97,7 @@ def replace_regular(path: Path, data: bytes) -> None:
 
 def json_object(raw: bytes) -> dict[str, Any]:
     """Parse a JSON object. Return {} if it is half-written, nested too deep or not an object."""
-    if sum(map(raw.count, (b"[", b"{", b","))) > MOST_VALUES:
+    if sum(map(raw.count, (b"[", b"{", b","))) > MAX_VALUES:
         return {}
     with suppress(ValueError, RecursionError):
         found = json.loads(raw)

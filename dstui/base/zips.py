@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from typing import Any, BinaryIO, cast
 
-MOST_DIRECTORY = 8 << 20
+MAX_DIRECTORY = 8 << 20
 """Bytes of the central directory. zipfile reads it at once and makes an object of half a kilobyte for each entry. Enough for 80,000
 tensors."""
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -18,7 +18,7 @@ def open_zip(file: BinaryIO) -> zipfile.ZipFile:
     zipfile's own function finds the directory, so that the check and the reader see the same record.
     """
     end = cast("Any", zipfile)._EndRecData(file)
-    if end and end[cast("Any", zipfile)._ECD_SIZE] > MOST_DIRECTORY:
+    if end and end[cast("Any", zipfile)._ECD_SIZE] > MAX_DIRECTORY:
         raise zipfile.BadZipFile("its table of contents is too large: too many files")
     return zipfile.ZipFile(file)
 

@@ -28,10 +28,10 @@ LAST_LINES = 500
 TAILED = (".log", ".jsonl")
 """Suffixes of files that grow: only their ends go in."""
 RESERVE = ".reserve"
-MOST_TAIL = 1 << 20
+MAX_TAIL = 1 << 20
 """Bytes of each log that are read."""
 NEWLINE = "\n"
-MOST_KNOWN = 1000
+MAX_KNOWN = 1000
 """After this many secrets, logs are not searched for further ones: each costs a search of everything else."""
 MARKS = ("status.json", "launch.json", "plan.yaml")
 """Files of which every job folder has at least one, however broken."""
@@ -100,7 +100,7 @@ def _fill(archive: zipfile.ZipFile, folder: JobFolder, more: Mapping[str, str], 
     for path in files.values():  # a secret with a name in one place appears elsewhere without it
         is_log = path.suffix in TAILED
         found = secrets_in(_read(path, folder, lines)[0], is_log=is_log)
-        known |= found if not is_log or len(known) < MOST_KNOWN else set()
+        known |= found if not is_log or len(known) < MAX_KNOWN else set()
     contents = [f"dstui {__version__}: {folder.path}, secrets masked, of each log the last {lines} lines", ""]
     for name, path in files.items():  # one after another, so that the logs of a thousand ranks are not in memory at once
         text, problem = _read(path, folder, lines)
@@ -138,15 +138,15 @@ def _read(path: Path, folder: JobFolder, lines: int) -> tuple[str, str]:
 
 
 def _tail(fd: int, count: int) -> list[str]:
-    """Return the last lines of a file within its last MOST_TAIL bytes, and close it."""
+    """Return the last lines of a file within its last MAX_TAIL bytes, and close it."""
     with os.fdopen(fd, "rb") as file:
         size = os.fstat(fd).st_size
-        file.seek(max(size - MOST_TAIL, 0))
-        lines = file.read(MOST_TAIL).removesuffix(b"\n").split(b"\n") if size else []
+        file.seek(max(size - MAX_TAIL, 0))
+        lines = file.read(MAX_TAIL).removesuffix(b"\n").split(b"\n") if size else []
     return [decode(line) for line in lines[max(len(lines) - count, 0) :]]
 
 
-MOST_OF_SITE_FILE = 1 << 20
+MAX_OF_SITE_FILE = 1 << 20
 """Bytes of each, from its end."""
 
 
@@ -158,7 +158,7 @@ def site_files() -> dict[str, str]:
 
 def _text(path: Path) -> str:
     try:
-        return read_regular(path, max(path.stat().st_size - MOST_OF_SITE_FILE, 0), MOST_OF_SITE_FILE).decode(errors="backslashreplace")
+        return read_regular(path, max(path.stat().st_size - MAX_OF_SITE_FILE, 0), MAX_OF_SITE_FILE).decode(errors="backslashreplace")
     except FileProblem as problem:
         return f"{problem}\n"
     except (OSError, ValueError) as error:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 
 from dstui.base.dataclass import dataclass
-from dstui.base.limits import MOST_LISTED
+from dstui.base.limits import MAX_LISTED
 from dstui.check.context import Context, Problem
 from dstui.plan.catalogue import NEWEST, RELEASES, version_tuple
 from dstui.plan.finding import Finding, Severity, When
@@ -56,7 +56,7 @@ class Rule:
     def findings(self, c: Context) -> Iterator[Finding]:
         """Yield the findings of the rule; of too many problems only the first ones."""
         for count, p in enumerate(self.evaluate(c)):
-            if count == MOST_LISTED:
+            if count == MAX_LISTED:
                 yield Finding(
                     self.code, "info", c.root.rstrip("."), f"more findings of this kind ({self.code}) are not listed: fix these first"
                 )

@@ -17,11 +17,11 @@ from dstui.checkpoints.torch_file import TorchFileProblem, as_mapping, count_ele
 
 MODEL = re.compile(r"(?:zero_pp_rank_(?P<rank>\d+)_)?mp_rank_(?P<mp>\d+)_model_states\.pt")
 OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_(?P<rank>\d+)_mp_rank_(?P<mp>\d+)_optim_states\.pt")
-MOST_FILES = 20_000
-MOST_RANKS = 1_000_000
-MOST_TENSORS = 1_000_000
+MAX_FILES = 20_000
+MAX_RANKS = 1_000_000
+MAX_TENSORS = 1_000_000
 """Shapes that are counted: a pickle may name one group of them a million times."""
-MOST_STATES = 1000
+MAX_STATES = 1000
 """Names of a script's client state that are listed."""
 
 
@@ -125,7 +125,7 @@ def _inside(path: Path) -> str:
 
 def _entries(path: Path) -> list[Path]:
     try:
-        return sorted(path.iterdir())[:MOST_FILES]
+        return sorted(path.iterdir())[:MAX_FILES]
     except OSError as error:
         raise FileProblem(f"{path}: {error.strerror}") from None
 
@@ -156,7 +156,7 @@ def _read_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
         problems += _missing(models, optimizers, ranks, model_parallel or 1, stage)
     trained, frozen = _shapes(model.get("param_shapes")), _shapes(model.get("frozen_param_shapes"))
     sizes = list(_sizes(files))
-    client_state = islice((name for name in model if isinstance(name, str) and name not in OWN), MOST_STATES)
+    client_state = islice((name for name in model if isinstance(name, str) and name not in OWN), MAX_STATES)
     return Checkpoint(
         folder,
         tag,
@@ -226,7 +226,7 @@ def _missing(
 ) -> Iterator[str]:
     """Yield the missing files of ranks."""
     expected = ranks or 1 + max((rank for rank, _ in optimizers if rank is not None), default=-1)
-    if not 0 <= expected * parallel <= MOST_RANKS:
+    if not 0 <= expected * parallel <= MAX_RANKS:
         yield f"it names {expected} x {parallel} ranks, which is impossible"
         return
     for what, files in (("optimizer states", optimizers), ("model states", models)):
@@ -265,14 +265,14 @@ def _whole(value: Any) -> int | None:
 def _shapes(value: Any) -> int:
     """Count the elements of all shapes or tensors in a mapping, or in a list of mappings."""
     groups = value if isinstance(value, list) else [value]
-    return sum(count_elements(one) for one in islice((one for group in groups for one in as_mapping(group).values()), MOST_TENSORS))
+    return sum(count_elements(one) for one in islice((one for group in groups for one in as_mapping(group).values()), MAX_TENSORS))
 
 
 def _pickles(here: Path, files: list[Path]) -> list[Path]:
     """Return every file that a tool could load: DeepSpeed's tools find theirs by patterns."""
     found = sorted((one for one in files if one.suffix == ".pt"), key=lambda path: _natural(path.name))
-    if len(found) > MOST_FILES:
-        raise FileProblem(f"{here}: more than {MOST_FILES:,} files of torch.save: too many to look at")
+    if len(found) > MAX_FILES:
+        raise FileProblem(f"{here}: more than {MAX_FILES:,} files of torch.save: too many to look at")
     return found
 
 
@@ -284,10 +284,10 @@ def _sizes(files: list[Path]) -> Iterator[int]:
 
 
 def _below(here: Path) -> Iterator[Path]:
-    """Yield the regular files below a folder, up to a few more than MOST_FILES."""
+    """Yield the regular files below a folder, up to a few more than MAX_FILES."""
     with suppress(OSError):
         for count, one in enumerate(here.rglob("*")):
-            if count > 2 * MOST_FILES:
+            if count > 2 * MAX_FILES:
                 return
             if is_file(one):
                 yield one

@@ -22,13 +22,13 @@ from dstui.base.zips import open_member, open_zip
 
 MAX_PICKLE_BYTES = 32 << 20
 """Bytes of a data.pkl that are read. Names and shapes of a hundred thousand tensors take less, and each byte may become an object."""
-MOST_STEPS = 4_000_000
+MAX_STEPS = 4_000_000
 """Instructions of a pickle that are executed, each of which may make an object: a tensor takes about 35, but 31 KB of a zip can contain 31
 million."""
-MOST_NAMES = 1000
+MAX_NAMES = 1000
 """Classes that one pickle may name. A checkpoint names about twenty."""
 LONGEST_NAME = 500
-MOST_DIMENSIONS, MOST_ELEMENTS = 64, 1 << 63
+MAX_DIMENSIONS, MAX_ELEMENTS = 64, 1 << 63
 """torch's own limits of a tensor."""
 ALLOWED = re.compile(
     r"collections\.(OrderedDict|defaultdict|deque)|builtins\.(set|frozenset|slice|complex|list|dict|tuple|int|float|bool|str)"
@@ -181,7 +181,7 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
         self.stack: list[Any] = []
         self.append = self.stack.append
         try:
-            for _step in range(MOST_STEPS):
+            for _step in range(MAX_STEPS):
                 if not (key := self.read(1)):
                     raise EOFError
                 self.dispatch[key[0]](self)
@@ -193,7 +193,7 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
         if self.proto < 3:  # names of Python 2, translated as the unpickler does
             module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
         qualified = f"{module}.{name}"
-        if len(self.classes) > MOST_NAMES or len(qualified) > LONGEST_NAME:
+        if len(self.classes) > MAX_NAMES or len(qualified) > LONGEST_NAME:
             raise pickle.UnpicklingError("it names more classes than any checkpoint")
         if qualified == GETATTR:
             self.memo.pushed += 1
@@ -293,11 +293,11 @@ def as_mapping(value: Any) -> dict[Any, Any]:
 def count_elements(value: Any) -> int:
     """Return the number of elements of a shape (torch.Size, or a tensor of a pickle); 0 for invalid values."""
     shape = _shape(value)
-    if not isinstance(shape, (tuple, list)) or len(shape) > MOST_DIMENSIONS:
+    if not isinstance(shape, (tuple, list)) or len(shape) > MAX_DIMENSIONS:
         return 0
     count = 1
     for size in shape:
-        if not isinstance(size, int) or not 0 <= size * count < MOST_ELEMENTS:
+        if not isinstance(size, int) or not 0 <= size * count < MAX_ELEMENTS:
             return 0
         count *= size
     return count

@@ -15,7 +15,7 @@ from dstui.documents.trusted_python import OPTION, is_own_interpreter, probe_pyt
 from dstui.plan.catalogue import release
 from dstui.plan.finding import Finding, Fix, When, sort_findings
 
-MOST_RANKS = 1024
+MAX_RANKS = 1024
 
 
 def config_for_deepspeed(config: Mapping[str, Any], integration: str) -> dict[str, Any]:
@@ -31,10 +31,10 @@ def config_for_deepspeed(config: Mapping[str, Any], integration: str) -> dict[st
 def fitting_world_size(config: Mapping[str, Any]) -> int:
     """Return a number of ranks that fits the batch keys if the world size is not given; else 1."""
     written = written_batch(Context(config, release()))
-    return next((ranks for ranks in range(1, MOST_RANKS + 1) if not evaluate_batch(written, ranks).fails), 1)
+    return next((ranks for ranks in range(1, MAX_RANKS + 1) if not evaluate_batch(written, ranks).fails), 1)
 
 
-MOST_STARTED = 8
+MAX_STARTED = 8
 """The most ranks that `--reference init` starts: each is a process that imports torch."""
 
 
@@ -70,8 +70,8 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
 def _verdict_on(checker: ReferenceChecker, config: dict[str, Any], world_size: int | None, how: str) -> ReferenceVerdict:
     """Return DeepSpeed's verdict on one configuration. Raises ReferenceFailure."""
     ranks = world_size or fitting_world_size(config)
-    if how == "init" and ranks > MOST_STARTED:
-        raise ReferenceFailure(f"{ranks} ranks are more than this check starts (give --world-size {MOST_STARTED} or less)")
+    if how == "init" and ranks > MAX_STARTED:
+        raise ReferenceFailure(f"{ranks} ranks are more than this check starts (give --world-size {MAX_STARTED} or less)")
     return checker.validate(config, ranks)
 
 

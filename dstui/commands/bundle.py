@@ -14,7 +14,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import RUN, find
 from dstui.machine.probe import probe
 
-MOST_LINES = 1_000_000
+MAX_LINES = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the zip (default: NAME-bundle.zip in the current folder)")
     parser.add_argument(
-        "--lines", type=bounded(int, 0, MOST_LINES), default=LAST_LINES, metavar="N", help=f"last lines of each log (default: {LAST_LINES})"
+        "--lines", type=bounded(int, 0, MAX_LINES), default=LAST_LINES, metavar="N", help=f"last lines of each log (default: {LAST_LINES})"
     )
     parser.add_argument("--force", action="store_true", help="replace the zip where it exists")
 

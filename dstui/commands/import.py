@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 LAUNCHERS = re.compile(r"(?m)^[^#\n]*\b(?:deepspeed|torchrun|accelerate[ \t]+launch|torch\.distributed\.run)[ \t]+\S")
-MOST_FILES, MOST_SHOWN = 300, 6
+MAX_FILES, MAX_SHOWN = 300, 6
 """Files of a folder that are read, and that are named."""
 
 
@@ -61,7 +61,7 @@ def _launches_in(folder: Path) -> list[str]:
     """Return the files of a folder in which a launcher is called."""
     found, names = [], list[Path]()
     with suppress(OSError):
-        names = sorted(islice(folder.iterdir(), MOST_FILES))
+        names = sorted(islice(folder.iterdir(), MAX_FILES))
     for path in names:
         with suppress(FileProblem):
             if is_file(path) and LAUNCHERS.search(read_text(path)):
@@ -72,8 +72,8 @@ def _launches_in(folder: Path) -> list[str]:
 def _opened(name: str, launch: int) -> Opened:
     if name != "-" and is_folder(name):
         found = _launches_in(Path(name))
-        more = ", …" if len(found) > MOST_SHOWN else ""
-        raise FileProblem(f"{name} is a folder: name a file in it" + (f": {', '.join(found[:MOST_SHOWN])}{more}" if found else ""))
+        more = ", …" if len(found) > MAX_SHOWN else ""
+        raise FileProblem(f"{name} is a folder: name a file in it" + (f": {', '.join(found[:MAX_SHOWN])}{more}" if found else ""))
     return open_text(read_standard_input(), launch) if name == "-" else open_document(name, launch=launch)
 
 

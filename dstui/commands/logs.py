@@ -15,7 +15,7 @@ from dstui.jobs.metrics.export import export
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import RUN, find
 from dstui.jobs.store.ranks import hosts_of_ranks, rank_label
-from dstui.jobs.store.record_forms import MOST_ATTEMPTS
+from dstui.jobs.store.record_forms import MAX_ATTEMPTS
 from dstui.jobs.store.status import has_ended
 from dstui.logs.decode import decode
 from dstui.logs.grep import compile_search
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", type=a_rank, action="append", metavar="N", help="only this rank (may be given again)")
     parser.add_argument("--host", metavar="NAME", help="only the ranks of this host")
     parser.add_argument(
-        "--attempt", type=bounded(int, 0, MOST_ATTEMPTS), metavar="N", help="only this attempt, counted from 1 (default: all)"
+        "--attempt", type=bounded(int, 0, MAX_ATTEMPTS), metavar="N", help="only this attempt, counted from 1 (default: all)"
     )
     parser.add_argument("--level", metavar="LEVEL", help="only warnings and errors (warning), or errors (error); tracebacks stay whole")
     parser.add_argument("--since", metavar="TIME", help="only lines that came since 14:02, 14:02:11, or 10m (s, m, h, d) before the end")

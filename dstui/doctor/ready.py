@@ -40,7 +40,7 @@ IMPORT_SECONDS = 90
 """Half of it is an import of torch from a cold network file system."""
 POINTER_BYTES = 1024
 """A pointer file of git-lfs has about 130 bytes; weights have more than this."""
-MOST_SCRIPT, MOST_INDEX = 1 << 20, 16 << 20
+MAX_SCRIPT, MAX_INDEX = 1 << 20, 16 << 20
 """Bytes of a training script, and of the index of a model's weights, that are read."""
 HUB_SECONDS = 5.0
 """Seconds for the hub to answer."""
@@ -110,7 +110,7 @@ def head(path: Any, most: int) -> bytes:
 def script(path: str) -> dict[str, Any]:
     """Return whether the script exists, its hash, and whether Python can compile it."""
     try:
-        text = head(path, MOST_SCRIPT)
+        text = head(path, MAX_SCRIPT)
     except OSError as error:
         return {"problem": error.strerror or str(error)}
     try:
@@ -133,7 +133,7 @@ def model(path: str) -> dict[str, Any]:
     names = set()
     try:
         for index in place.glob("*.index.json"):
-            names |= set(json.loads(head(index, MOST_INDEX)).get("weight_map", {}).values())
+            names |= set(json.loads(head(index, MAX_INDEX)).get("weight_map", {}).values())
     except (OSError, ValueError, RecursionError, AttributeError, TypeError):
         return {"problem": "the index of its weights cannot be read"}
     for name in sorted(names):

@@ -23,7 +23,7 @@ from dstui.site.site_file import Site
 
 SCREEN_SETTINGS = frozenset(TOP) - {"version", "defaults"}
 """Settings of the screens: their mistakes do not concern a Plan."""
-MOST_EXTENDED = 8
+MAX_EXTENDED = 8
 """The longest chain of `extends`."""
 
 
@@ -63,8 +63,8 @@ def _extended(document: Document, source: str, base: str) -> list[Layer]:
         path = Path(base, typed_path(name))
         if path.resolve() in seen:
             raise _refused(source, line, f"{path} is extended by itself ({' -> '.join(one.name for one in (*seen, path))})")
-        if len(seen) > MOST_EXTENDED:
-            raise _refused(source, line, f"a chain of more than {MOST_EXTENDED} files: merge some of them")
+        if len(seen) > MAX_EXTENDED:
+            raise _refused(source, line, f"a chain of more than {MAX_EXTENDED} files: merge some of them")
         try:
             text = read_text(path)
         except FileProblem as problem:

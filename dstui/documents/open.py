@@ -23,7 +23,7 @@ from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError
 
-MOST_SCRIPTS = 300
+MAX_SCRIPTS = 300
 """Scripts of a folder that are analysed."""
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def for_script_here(plan: Plan) -> Plan:
     if plan.base != str(Path.cwd()) or not plan.job.script or is_file(plan.job.script):
         return plan
     trains = []
-    for path in islice(sorted(Path().glob("*.py")), MOST_SCRIPTS):
+    for path in islice(sorted(Path().glob("*.py")), MAX_SCRIPTS):
         facts = facts_of_file(path)
         if facts is not None and (facts.integration or facts.without):
             trains.append(path.name)

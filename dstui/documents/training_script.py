@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from dstui.adopt.recipes import Script
     from dstui.adopt.script import NoScript, ScriptFacts
 
-MOST_PARENTS = 6
+MAX_PARENTS = 6
 """Folders above a script in which the top of its project is looked for."""
-MOST_NAMES = 20_000
+MAX_NAMES = 20_000
 """Names in a folder that imports are compared with."""
 PROJECT_FILES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """Files of a project's top folder."""
@@ -74,7 +74,7 @@ def _import_roots(folder: Path) -> Iterator[tuple[Path, frozenset[str]]]:
     These are the folders up to the top of its project, with `src`, as after `pip install -e .` or with PYTHONPATH=.; without a sign of
     the top, its own and those above the packages of which the script itself is a part.
     """
-    folders = list(islice((folder.absolute(), *folder.absolute().parents), 1 + MOST_PARENTS))
+    folders = list(islice((folder.absolute(), *folder.absolute().parents), 1 + MAX_PARENTS))
     tops = (n for n, place in enumerate(folders) if any(is_file(place / name) or is_folder(place / name) for name in PROJECT_FILES))
     top = next(tops, None)
     yield folder, _names_in(folder)
@@ -92,7 +92,7 @@ def _names_in(folder: Path) -> frozenset[str]:
 @lru_cache(maxsize=32)
 def _names_listed(folder: Path, _changed: int) -> frozenset[str]:
     with suppress(OSError, ValueError), os.scandir(folder) as entries:
-        return frozenset(entry.name for entry in islice(entries, MOST_NAMES))
+        return frozenset(entry.name for entry in islice(entries, MAX_NAMES))
     return frozenset()
 
 

@@ -24,7 +24,7 @@ from dstui.plan.model import Model
 
 HEADER_LIMIT = 8 << 20
 """Bytes of a safetensors header, enough for 60,000 tensors. The parsed form takes twenty times as much."""
-MOST_SHARDS = 2000
+MAX_SHARDS = 2000
 PLAIN = frozenset({"F64", "F32", "F16", "BF16"})
 """Data types in which an element is one parameter; other types pack several."""
 NO_PARAMETERS = re.compile(r"(inv_freq|masked_bias|\.attn\.bias|\.attention\.bias|position_ids)$")
@@ -140,7 +140,7 @@ def _shards(folder: Path) -> list[Path]:
     if is_file(index):
         named = read_object(index).get("weight_map")
         names = {str(name) for name in named.values()} if isinstance(named, dict) else set()
-        if len(names) > MOST_SHARDS or any("/" in name or name.startswith(".") for name in names):
+        if len(names) > MAX_SHARDS or any("/" in name or name.startswith(".") for name in names):
             raise FileProblem(f"{index} names files that do not exist beside it, or too many")
         return [folder / name for name in sorted(names)]
     single = folder / "model.safetensors"

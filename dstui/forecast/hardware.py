@@ -22,7 +22,7 @@ from dstui.plan import Plan
 DATA = Path(__file__).parent / "data" / "gpus.json"
 UNITS = {"memory": 1 << 20, "bf16": 1e12, "fp16": 1e12, "fp32": 1e12, "bandwidth": 1e9, "nvlink": 1e9, "matmul": 1e12, "matmul32": 1e12}
 """The units of the numbers in the file."""
-MOST_GPUS, MOST_NODES = 64, 16_384
+MAX_GPUS, MAX_NODES = 64, 16_384
 
 
 class HardwareProblem(UserError, ValueError):
@@ -110,10 +110,10 @@ def named_machine(gpus: str, nodes: int = 1, link: str | None = None, ram: int |
     """Return the Machine that `8xH100-80` names. RAM, CPUs and disks are unknown unless they are given."""
     match = re.fullmatch(r"\s*(?:(\d{1,6})\s*[x*]\s*)?(\S.*?)\s*", gpus)
     count = int(match[1] or 1) if match else 0
-    if match is None or not 1 <= count <= MOST_GPUS:
-        raise HardwareProblem(f"{gpus[:60]!r}: write how many GPUs a node has and which, such as 8xH100-80 (1 to {MOST_GPUS})")
-    if not 1 <= nodes <= MOST_NODES:
-        raise HardwareProblem(f"{nodes} nodes: write 1 to {MOST_NODES:,}")
+    if match is None or not 1 <= count <= MAX_GPUS:
+        raise HardwareProblem(f"{gpus[:60]!r}: write how many GPUs a node has and which, such as 8xH100-80 (1 to {MAX_GPUS})")
+    if not 1 <= nodes <= MAX_NODES:
+        raise HardwareProblem(f"{nodes} nodes: write 1 to {MAX_NODES:,}")
     chip = named_chip(match[2])
     network = link_of(link, count) if link else None
     one = Gpu(index=0, name=chip.name, memory_total=chip.memory, memory_used=0, memory_reserved=0, pcie_generation_max=chip.pcie)

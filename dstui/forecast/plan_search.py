@@ -42,7 +42,7 @@ ROOMY = 0.9
 LIKE = 0.05
 """Speeds that differ by less count as equal, since the model is no more precise: the simpler Plan, then the one with more headroom, comes
 first."""
-MOST_MICRO = 4096
+MAX_MICRO = 4096
 
 
 class CostedBatch(NamedTuple):
@@ -178,7 +178,7 @@ def _batches(plan: Plan, setup: Setup) -> list[tuple[int, int]]:
     if AUTO in given or given[:2] == [None, None]:
         return [(setup.micro_batch, setup.accumulation)]
     samples = setup.micro_batch * setup.accumulation
-    return [(m, samples // m) for m in range(1, min(samples, MOST_MICRO) + 1) if samples % m == 0]
+    return [(m, samples // m) for m in range(1, min(samples, MAX_MICRO) + 1) if samples % m == 0]
 
 
 def sequence_degrees(plan: Plan, one: Modelled, room: Capacity) -> list[int]:

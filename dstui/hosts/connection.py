@@ -28,7 +28,7 @@ BOOT = (
     "exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())), 'agent', 'exec'))"
 )
 """The program on the remote command line: it reads the agent's source, which an older Python could not parse, from standard input."""
-MOST_READ = 1 << 18
+MAX_READ = 1 << 18
 LONGEST_COMPLAINT = 1 << 12
 
 
@@ -131,7 +131,7 @@ class Connection:
     def _take(fd: int) -> bytes | None:
         """Read what is available; b"" at the end, None if nothing has arrived."""
         try:
-            return os.read(fd, MOST_READ)
+            return os.read(fd, MAX_READ)
         except BlockingIOError:
             return None
         except OSError:

@@ -14,7 +14,7 @@ from dstui.base.regular_files import json_object
 from dstui.base.text import sanitise
 from dstui.hosts.agent import CHUNK, READY
 
-MOST_NOISE = 1 << 16
+MAX_NOISE = 1 << 16
 """Bytes that a login shell may print before the agent's first line."""
 LONGEST_HEAD = 1 << 16
 LONGEST_NAME = 256
@@ -96,7 +96,7 @@ class AgentFrames:
         if not self._ready:
             before, mark, rest = self._rest.partition(READY)
             if not mark:
-                if len(before) > MOST_NOISE:
+                if len(before) > MAX_NOISE:
                     raise FrameError("a program there prints endless output before the agent starts")
                 return
             self._ready, self._rest = True, rest

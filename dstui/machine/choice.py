@@ -14,7 +14,7 @@ from dstui.base.dataclass import dataclass
 from dstui.machine.snapshot import Gpu, Machine, Unknown
 from dstui.machine.topology import width
 
-MOST_SETS = 200
+MAX_SETS = 200
 """With more sets than this they are not compared one by one (1 ms for 100): the best island is filled from its front instead."""
 IDLE_BYTES = 2 << 30
 IDLE_SHARE = 0.05
@@ -79,7 +79,7 @@ def choose(machine: Machine, count: int) -> GpuChoice | None:
     if not 0 < count <= len(there):
         return None
     rating = _Rating(machine)
-    if comb(len(there), count) <= MOST_SETS:
+    if comb(len(there), count) <= MAX_SETS:
         return min(map(rating.of, combinations(there, count)), key=lambda choice: (choice.flaws, choice.gpus))
     islands = sorted((island.gpus for island in machine.islands), key=lambda gpus: (len(gpus) < count, len(gpus), gpus))
     ordered = [gpu for gpus in islands for gpu in sorted(gpus, key=lambda gpu: (rating.busy[gpu], gpu)) if gpu in there]

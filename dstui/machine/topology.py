@@ -17,7 +17,7 @@ Joined = Callable[[int, int], bool]
 REFUSALS = frozenset({"CNS", "GNS", "TNS", "DR", "NS"})
 """Peer-to-peer statuses that mean no. U only means unknown."""
 NEEDED_P2P = ("read", "write", "nvlink")
-MOST_LINKS = 18
+MAX_LINKS = 18
 """No GPU has more NVLinks: a matrix row with a greater sum can only come from a switch."""
 NO_ANSWER = "?"
 SOME_LINKS = "NV?"
@@ -82,7 +82,7 @@ def _behind_switch(links: Matrix, gpus: Sequence[Gpu]) -> set[int]:
     if any(isinstance(gpu.nvlink, NvLink) and (gpu.nvlink.switched or gpu.nvlink.peers) for gpu in gpus):
         return {gpu.index for gpu in gpus if _switched(gpu)}
     sums = [sum(width(cell) for cell in row) for row in links]
-    return {i for i, total in enumerate(sums) if total > MOST_LINKS or any(width(cell) == MOST_LINKS for cell in links[i])}
+    return {i for i, total in enumerate(sums) if total > MAX_LINKS or any(width(cell) == MAX_LINKS for cell in links[i])}
 
 
 def _components(count: int, joined: Joined) -> list[tuple[int, ...]]:

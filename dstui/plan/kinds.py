@@ -23,7 +23,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 MODULE = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*")
 OPTION = re.compile(r"[\w.+:,/@%=\[\]()&|*!-]+", re.ASCII)
 LONG_OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=[\w.+:,/@%=\[\]()&|*!-]+)?", re.ASCII)
-MOST_METRICS = 100
+MAX_METRICS = 100
 """Patterns of the user's own. Each is tried on every line of every rank."""
 
 
@@ -156,8 +156,8 @@ def _patterns(value: Any) -> Mistakes:
     yield from _mapping_of_texts(value, "a mapping NAME: 'regular expression'")
     if not isinstance(value, dict) or not value:
         return
-    if len(value) > MOST_METRICS:
-        yield (), f"{len(value):,} patterns are more than {MOST_METRICS}, the limit"
+    if len(value) > MAX_METRICS:
+        yield (), f"{len(value):,} patterns are more than {MAX_METRICS}, the limit"
         return
     from dstui.plan.patterns import metric_problem
 

@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, fields
 from itertools import islice
 from typing import Any
 
-from dstui.base.limits import MOST_LISTED
+from dstui.base.limits import MAX_LISTED
 from dstui.base.text import similar_words
 from dstui.base.user_error import UserError
 from dstui.plan.catalogue import lookup
@@ -24,7 +24,7 @@ KEPT = ("accelerate", "deepspeed")
 TOP = ("version", "extends", "name", "job", "model", "models", "cluster", "run", "accelerate", "deepspeed")
 MODEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 """The name of one of several models. It becomes part of a file name and of a variable."""
-MOST_MODELS = 16
+MAX_MODELS = 16
 
 
 class PlanError(UserError):
@@ -148,7 +148,7 @@ class Form:
         return [*self.findings, _finding("", further, None)] if self.more else self.findings
 
     def wrong(self, path: Path, message: str) -> None:
-        if len(self.findings) >= MOST_LISTED:
+        if len(self.findings) >= MAX_LISTED:
             self.more += 1
             return
         node = self.document.node((*self.root, *path))
@@ -158,8 +158,8 @@ class Form:
 
     def unknown(self, path: Path, data: Mapping[str, Any], known: Iterable[str]) -> None:
         strange = [key for key in data if key not in known]
-        self.more += len(strange[MOST_LISTED:])
-        for key in strange[:MOST_LISTED]:
+        self.more += len(strange[MAX_LISTED:])
+        for key in strange[:MAX_LISTED]:
             self.wrong((*path, key), f"unknown key; {_hint(key, known, top=not path)}")
 
     def version(self, version: Any) -> bool:
@@ -197,8 +197,8 @@ class Form:
 
     def models(self, data: Any) -> dict[str, NamedModel]:
         given = self.mapping(("models",), data)
-        if len(given) > MOST_MODELS:
-            self.wrong(("models",), f"{len(given):,} models are more than {MOST_MODELS}, the most in one run")
+        if len(given) > MAX_MODELS:
+            self.wrong(("models",), f"{len(given):,} models are more than {MAX_MODELS}, the most in one run")
             return {}
         known: dict[str, str] = {}
         for name in given:
@@ -210,7 +210,7 @@ class Form:
 
     def value(self, path: Path, spec: Field[Any], value: Any) -> Any:
         choices, minimum, maximum = (spec.metadata[name] for name in ("choices", "minimum", "maximum"))
-        if mistakes := list(islice(KINDS[spec.metadata["kind"]](value), MOST_LISTED + 1)):
+        if mistakes := list(islice(KINDS[spec.metadata["kind"]](value), MAX_LISTED + 1)):
             for below, message in mistakes:
                 self.wrong((*path, *below), message)
             return spec.default if spec.default_factory is MISSING else spec.default_factory()

@@ -17,7 +17,7 @@ from dstui.base.dataclass import dataclass
 from dstui.base.limits import MAX_RANKS, MAX_SLOTS
 from dstui.plan.launchers import LAUNCHERS
 
-MOST_PARAMETERS = 10**14
+MAX_PARAMETERS = 10**14
 """More parameters than any model has: a larger number is a typing error."""
 WEEK = 7 * 24 * 3600
 INTEGRATIONS = ("deepspeed", "trainer", "accelerate")
@@ -105,7 +105,7 @@ class Model:
 
     source: str | None = opt(None, "A folder with a config.json, a config.json itself or its text ({…}), or a hub id.", kind="str")
     params: float | None = opt(
-        None, "The number of parameters, where there is no source: 7.0e9.", kind="number", minimum=1, maximum=MOST_PARAMETERS
+        None, "The number of parameters, where there is no source: 7.0e9.", kind="number", minimum=1, maximum=MAX_PARAMETERS
     )
     sequence_length: int | None = opt(None, "Tokens per sample.", kind="int", minimum=1, maximum=10**9)
     activation_checkpointing: bool | None = opt(None, "True if the script recomputes activations in the backward pass.", kind="bool")
@@ -115,7 +115,7 @@ class Model:
         "How many parameters are trained, where a part of the model is frozen: 0.91e9.",
         kind="number",
         minimum=0,
-        maximum=MOST_PARAMETERS,
+        maximum=MAX_PARAMETERS,
     )
     quantization: str | None = opt(
         None, "How frozen base weights are stored (QLoRA); null: as they are.", kind="str", choices=("int8", "nf4")
@@ -142,7 +142,7 @@ class Model:
         "Of a mixture of experts given by params: the parameters that a token goes through.",
         kind="number",
         minimum=1,
-        maximum=MOST_PARAMETERS,
+        maximum=MAX_PARAMETERS,
     )
 
 

@@ -19,7 +19,7 @@ from dstui.runs.run import Run
 
 DEEPEST = 4
 """Levels below a given folder that are searched: /shared/USER/PROJECT/dstui_runs/NAME."""
-MOST_FOLDERS = 50_000
+MAX_FOLDERS = 50_000
 """Folders that are searched at most: a folder with a data set is not a folder of runs."""
 
 
@@ -44,7 +44,7 @@ def _below(place: str) -> Iterator[JobFolder]:
             looked += 1
             if is_job(folder := JobFolder(path)):
                 yield folder
-            elif looked < MOST_FOLDERS:
+            elif looked < MAX_FOLDERS:
                 with suppress(OSError), os.scandir(path) as entries:
                     inside = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
                     deeper += [Path(entry.path) for entry in inside if not entry.name.startswith(".")]

@@ -18,8 +18,8 @@ from dstui.jobs.store.folder import JobFolder
 
 FORM = 2
 """The version of an entry. Increase it when a part changes its meaning."""
-MOST_RUNS = 10_000
-MOST_OF_A_PART = 32 << 10
+MAX_RUNS = 10_000
+MAX_OF_A_PART = 32 << 10
 """Bytes of JSON of one part. A larger part is read again each time."""
 
 
@@ -41,7 +41,7 @@ class Kept:
             entry = {"stamp": stamp}
         if name not in entry:
             found = read()
-            if len(json.dumps(found)) > MOST_OF_A_PART:
+            if len(json.dumps(found)) > MAX_OF_A_PART:
                 return found
             entry[name] = found
             self._runs.pop(place, None)  # moves it to the end: the most recently used entries are kept
@@ -54,7 +54,7 @@ class Kept:
         if not self._new:
             return
         self._new = False
-        runs = dict(list(self._runs.items())[-MOST_RUNS:])
+        runs = dict(list(self._runs.items())[-MAX_RUNS:])
         with suppress(OSError):
             self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
             replace_regular(self._path, json.dumps({"by": [__version__, FORM], "runs": runs}).encode())

@@ -9,7 +9,7 @@ from dstui.plan.json_schema import DRAFT, plan_schema
 from dstui.plan.launchers import LAUNCHERS
 from dstui.site.settings import SETTINGS, Setting
 from dstui.site.settings import TOP as SETTINGS_KEYS
-from dstui.site.site_file import KEYS, LOCKABLE, LONGEST, MOST_FILES
+from dstui.site.site_file import KEYS, LOCKABLE, LONGEST, MAX_FILES
 
 DEFAULTS = "/properties/defaults"
 """The place of a Plan's keys in both schemas."""
@@ -45,7 +45,7 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
     "causes": TEXTS,
     "bundle": {
         "type": "object",
-        "properties": {"include": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "maxItems": MOST_FILES}},
+        "properties": {"include": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "maxItems": MAX_FILES}},
         "additionalProperties": False,
     },
 }

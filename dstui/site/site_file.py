@@ -35,7 +35,7 @@ KEYS: Mapping[str, str] = {
 """The keys of a site file, each with what it is for."""
 LOCK_KEYS = ("value", "min", "max", "choices", "when", "reason")
 LOCKABLE = tuple(name for name in TOP if name not in ("version", "extends"))
-MOST_FILES = 20
+MAX_FILES = 20
 """Files of the machine in a bundle."""
 LONGEST = 2000
 """Characters of a text that is shown to users."""
@@ -140,8 +140,8 @@ def _bundle(form: Form, given: Any) -> tuple[str, ...]:
     wishes = form.mapping(("bundle",), given)
     form.unknown(("bundle",), wishes, ("include",))
     paths = wishes.get("include", [])
-    if not isinstance(paths, list) or len(paths) > MOST_FILES or not all(isinstance(path, str) and path.startswith("/") for path in paths):
-        form.wrong(("bundle", "include"), f"expected a list of at most {MOST_FILES} absolute paths, not {describe_value(paths)}")
+    if not isinstance(paths, list) or len(paths) > MAX_FILES or not all(isinstance(path, str) and path.startswith("/") for path in paths):
+        form.wrong(("bundle", "include"), f"expected a list of at most {MAX_FILES} absolute paths, not {describe_value(paths)}")
         return ()
     return tuple(paths)
 

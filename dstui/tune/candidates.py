@@ -45,7 +45,7 @@ PROMISING = 0.05
 """A candidate is measured unless what its settings did elsewhere lets expect a rate that is lower than the best by this share."""
 PATIENCE = 2
 """Candidates around the best that bring nothing, after which no other is measured if the likely best was measured at once (`_leap`)."""
-MOST_NOISE = 0.25
+MAX_NOISE = 0.25
 """The maximum share by which a rate that exceeds the best before may still be noise (`_without_gain`)."""
 DOUBTFUL = 0.05
 """The deviation of a step from which on other work disturbs a machine, so that the two fastest candidates are measured again."""
@@ -238,7 +238,7 @@ def _without_gain(results: Sequence[Result]) -> int:
     best, spread, since = 0.0, 0.0, 0
     for one in results:
         rate, own = (one.rate or 0.0) * (one.state == "measured"), one.spread or 0.0
-        since = 0 if rate > best * (1 + min(max(SAME, spread + own), MOST_NOISE)) else since + 1
+        since = 0 if rate > best * (1 + min(max(SAME, spread + own), MAX_NOISE)) else since + 1
         best, spread = (rate, own) if rate > best else (best, spread)
     return since
 

@@ -29,7 +29,7 @@ from dstui.plan.finding import Operation
 FILE = "tune.json"
 VERSION = 1
 STATES = ("running", "measured", "slower", "out of memory", "failed", "no steps", "not applied", "stopped")
-MOST_RESULTS = 100
+MAX_RESULTS = 100
 JOB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}-[0-9]{1,6}")
 """The name of a job: PLAN-tune-3, or trial-3 before 0.5.1."""
 
@@ -79,7 +79,7 @@ FORM = {
     "version": integer_between(VERSION, VERSION),
     "key": is_text,
     "finished": lambda value: isinstance(value, bool),
-    "results": lambda value: isinstance(value, list) and len(value) <= MOST_RESULTS and all(map(record(**RESULT), value)),
+    "results": lambda value: isinstance(value, list) and len(value) <= MAX_RESULTS and all(map(record(**RESULT), value)),
 }
 
 

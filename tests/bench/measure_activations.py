@@ -28,7 +28,7 @@ TOKENS = 512
 SIZES = ((128, 2, 64, 256), (128, 4, 64, 384), (192, 3, 64, 256), (256, 4, 64, 1024), (256, 2, 64, 512), (192, 6, 64, 640))
 """Hidden size, heads, head size, MLP width."""
 Size = tuple[int, int, int, int]
-MOST_LEFT = 0.08
+MAX_LEFT = 0.08
 EAGER_ONLY = ("t5", "bloom", "gemma2")
 """transformers has no fused attention for these."""
 MODELS: dict[str, dict[str, Any]] = {
@@ -142,7 +142,7 @@ def fitted(family: str, values: list[float], least: list[float] | None = None) -
         tries.append((float(numpy.max(numpy.abs(rows @ found / numpy.array(values) - 1))), [round(float(c), 2) for c in found]))
     worst, coefficients = min(tries)
     print(f"{family:<12} {coefficients}  left over {worst:.1%}", flush=True)
-    return [round(c * 4 / 3, 2) for c in least] if least and worst > MOST_LEFT else coefficients
+    return [round(c * 4 / 3, 2) for c in least] if least and worst > MAX_LEFT else coefficients
 
 
 def of_layer(family: str, size: Size, **how: Any) -> tuple[float, float]:

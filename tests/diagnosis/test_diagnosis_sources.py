@@ -122,14 +122,14 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 def test_endless_expansion_is_refused_with_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(packed, "MOST_EXPANDED", 4 << 20)
+    monkeypatch.setattr(packed, "MAX_EXPANDED", 4 << 20)
     (tmp_path / "bomb.log.gz").write_bytes(gzip.compress(b"\0" * (5 << 20)))
     assert "it expands to more than 1 GiB" in refused(tmp_path / "bomb.log.gz", capsys)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("rank_0.log", b"\0" * (3 << 20))
         archive.writestr("rank_1.log", b"\0" * (3 << 20))
     assert "it expands to more than 1 GiB" in refused(tmp_path / "bomb.zip", capsys)
-    monkeypatch.setattr(zips, "MOST_DIRECTORY", 100)
+    monkeypatch.setattr(zips, "MAX_DIRECTORY", 100)
     assert "its table of contents is too large: too many files" in refused(tmp_path / "bomb.zip", capsys)
 
 
@@ -186,7 +186,7 @@ def test_torchruns_label_is_the_rank_on_a_single_host(tmp_path: Path) -> None:
 def test_many_long_distinct_lines_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dstui.diagnosis.recognition import shapes
 
-    monkeypatch.setattr(shapes, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(shapes, "MAX_BYTES", 1 << 20)
     seen = shapes.Shapes()
     for number in range(60):
         seen.match(b"".join(b"abcdefgh"[(number >> bit) & 7 : ((number >> bit) & 7) + 1] * 7000 for bit in range(9)))

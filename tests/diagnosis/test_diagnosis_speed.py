@@ -133,7 +133,7 @@ def test_error_amid_non_recurring_lines_is_found(tmp_path: Path, monkeypatch: py
     )
     answers = []
     for most in (500, 1_000_000):
-        monkeypatch.setattr(log_reader, "MOST_NEW", most)
+        monkeypatch.setattr(log_reader, "MAX_NEW", most)
         for rank, lines in ((0, [*samples[:1_500], waits]), (1, [*samples[1_500:4_500], *error, *samples[4_500:]])):
             (tmp_path / f"rank_{rank}.log").write_text("\n".join(lines) + "\n")
         found = diagnose([tmp_path])

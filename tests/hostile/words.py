@@ -15,7 +15,7 @@ from tests.hostile.values import Values, dump_json
 
 NO_BYTE = re.compile("\0|[\ud800-\udc7f\udd00-\udfff]")
 """Characters that arguments and environment variables cannot contain."""
-MOST_WANTED = ("check", "check", "render", "logs", "diagnose", "--headless", "--headless", "--headless", "")
+MAX_WANTED = ("check", "check", "render", "logs", "diagnose", "--headless", "--headless", "--headless", "")
 
 
 class Words:
@@ -27,7 +27,7 @@ class Words:
 
     def command(self) -> list[str]:
         """Return a command line."""
-        kind = self.one_of(*COMMANDS, *MOST_WANTED)
+        kind = self.one_of(*COMMANDS, *MAX_WANTED)
         words = self.makers().get(kind, self.any_command)()
         if self.chance(0.03):
             words.insert(self.values.random.randrange(len(words) + 1), self.text())

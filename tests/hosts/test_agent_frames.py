@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dstui.hosts.agent import CHUNK, READY
-from dstui.hosts.frames import LONGEST_HEAD, MOST_NOISE, AgentFrames, FrameError
+from dstui.hosts.frames import LONGEST_HEAD, MAX_NOISE, AgentFrames, FrameError
 from dstui.jobs.hosts.job_host import JobHost
 from dstui.jobs.hosts.job_hosts import JobHosts
 from dstui.jobs.hosts.mirror import Mirror
@@ -63,7 +63,7 @@ def test_endless_shell_output_is_no_agent() -> None:
     frames = AgentFrames()
     with pytest.raises(FrameError, match="endless output"):
         for _ in range(3):
-            list(frames.feed(b"y\n" * (MOST_NOISE // 2)))
+            list(frames.feed(b"y\n" * (MAX_NOISE // 2)))
 
 
 @pytest.fixture

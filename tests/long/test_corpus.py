@@ -43,7 +43,7 @@ AT_LEAST = {
     26: {"failure": 110, "stop": 35, "cut": 30, "good": 35},
     27: {"failure": 110, "stop": 11, "cut": 18, "good": 45},
 }
-MOST_OF_A_REPOSITORY = {
+MAX_OF_A_REPOSITORY = {
     2: 3,
     3: 2,
     4: 2,
@@ -87,7 +87,7 @@ def test_every_text_is_labelled_once() -> None:
 def test_rounds_share_no_repository_and_none_dominates_a_scored_round() -> None:
     of = {number: Counter(case.repository for case in cases() if case.round == number) for number in AT_LEAST}
     assert len(set().union(*of.values())) == sum(len(counted) for counted in of.values())
-    assert all(max(of[number].values()) <= most for number, most in MOST_OF_A_REPOSITORY.items())
+    assert all(max(of[number].values()) <= most for number, most in MAX_OF_A_REPOSITORY.items())
 
 
 def test_enough_failures_of_the_third_round_show_their_first_rank() -> None:

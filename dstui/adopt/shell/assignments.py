@@ -11,7 +11,7 @@ from dstui.adopt.shell.reader import Shell, Status, decided
 from dstui.adopt.shell.shell_state import Node, ShellState, Undecidable, Value, hole
 
 NAME = re.compile(r"[A-Za-z_]\w*")
-MOST_ELEMENTS = 200
+MAX_ELEMENTS = 200
 """Elements of an array that are set one by one."""
 
 
@@ -81,7 +81,7 @@ def _assign_element(expander: Expander, node: Node, name: str) -> None:
     items = list(_items(state.variables.get(name, [])))
     with suppress(Undecidable):
         at = expander.number(node["Index"])
-        if 0 <= at < MOST_ELEMENTS:
+        if 0 <= at < MAX_ELEMENTS:
             items += [""] * (at + 1 - len(items))
             items[at] = expander.text(node.get("Value"))
             state.variables[name] = items

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dstui.adopt.shell.shell_state import OPEN
 
 Filter = Callable[[list[str], str], "str | None"]
-MOST_CHARACTERS = 100_000
+MAX_CHARACTERS = 100_000
 """Longer texts are not processed."""
 SETS = {"[:upper:]": "A-Z", "[:lower:]": "a-z", "[:digit:]": "0-9", "[:space:]": " \t\n\r\f\v", "[:blank:]": " \t"}
 FIELDS = re.compile(r"(\d{1,4})?(-)?(\d{1,4})?")
@@ -34,7 +34,7 @@ INTEGERS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 def filtered(name: str, words: Sequence[str], given: str) -> str | None:
     """Return the output of a program for a standard input; None if only running it shows that."""
     program = FILTERS.get(name)
-    if program is None or OPEN in given or any(OPEN in word for word in words) or len(given) > MOST_CHARACTERS:
+    if program is None or OPEN in given or any(OPEN in word for word in words) or len(given) > MAX_CHARACTERS:
         return None
     return program(list(words), given)
 

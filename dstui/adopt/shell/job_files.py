@@ -40,10 +40,10 @@ FOLDERS = ("workingDir", "working_dir", "workdir", "cwd")
 COMMANDS = ("run", "entrypoint", "commands", "command", "script")
 LISTS = ("commands", "script")
 """Those of them whose list has a command in each item, not a word."""
-MOST_OF_A_HOST = 8
+MAX_OF_A_HOST = 8
 """Slots of a trial of Determined that one host surely has."""
-MOST_NODES = 20_000
-MOST_TEXT = 400_000
+MAX_NODES = 20_000
+MAX_TEXT = 400_000
 LEFT_OUT = "the text describes a job: the Plan has its command, variables and folder; image, resources, volumes and replicas are left out"
 
 
@@ -57,7 +57,7 @@ class Piece:
 
 def job_as_shell(text: str) -> str | None:
     """Return the shell text of a job's description; None for other texts. Lines of commands keep their numbers if they can."""
-    if text.startswith("#!") or len(text) > MOST_TEXT or not SIGN.search(text):
+    if text.startswith("#!") or len(text) > MAX_TEXT or not SIGN.search(text):
         return None
     start = BEFORE_THE_FIRST_KEY.match(text)
     if not KEY.match(text, start.end() if start else 0):
@@ -94,7 +94,7 @@ def _blank(found: re.Match[str]) -> str:
 def _pieces(root: yaml.Node) -> Iterator[Piece]:
     """Yield the commands of all mappings below a node."""
     seen, waiting = set[int](), [(root, dict[str, str]())]
-    while waiting and len(seen) < MOST_NODES:
+    while waiting and len(seen) < MAX_NODES:
         node, above = waiting.pop()
         if id(node) in seen:
             continue
@@ -241,7 +241,7 @@ def _debugger_command(keys: Mapping[str, yaml.Node], variables: Mapping[str, str
 def _distributed(command: str, keys: Mapping[str, yaml.Node]) -> str:
     """Return a command with the launcher that the service starts: of Azure ML by its `distribution:`, of Determined by a module."""
     slots = scalars(keys.get("resources")).get("slots_per_trial", "1")
-    if slots.isdecimal() and int(slots) <= MOST_OF_A_HOST and (own := DETERMINED.search(command)):
+    if slots.isdecimal() and int(slots) <= MAX_OF_A_HOST and (own := DETERMINED.search(command)):
         launcher = f"deepspeed --num_gpus={slots}" if own[1] == "deepspeed" else f"torchrun --nproc_per_node={slots}"
         return f"{command[: own.start()]}{launcher} {command[own.end() :]}"
     given = scalars(keys.get("distribution")) | {"nodes": scalars(keys.get("resources")).get("instance_count", "1")}

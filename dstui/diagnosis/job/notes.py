@@ -22,7 +22,7 @@ from dstui.jobs.store.records import JobStatus
 from dstui.jobs.store.status import ranks_of
 from dstui.plan.finding import Fix
 
-MOST_RANKS = 1024
+MAX_RANKS = 1024
 """Ranks whose phases are read."""
 READ = 1 << 24
 """Bytes of a rank's lines that are searched for its checkpoints."""
@@ -52,7 +52,7 @@ def with_phases(diagnosis: Diagnosis, folder: JobFolder) -> Diagnosis:
 def phases(folder: JobFolder, attempt: int, first: int | None) -> dict[int, RankNow]:
     """Return the last phase of each rank, the first failing rank before the others."""
     status = folder.read_status()
-    ranks = sorted(status.ranks if status else (), key=lambda rank: (rank != first, rank))[:MOST_RANKS]
+    ranks = sorted(status.ranks if status else (), key=lambda rank: (rank != first, rank))[:MAX_RANKS]
     found = {rank: read_now(folder.engine(rank, attempt, "json")) for rank in ranks}
     return {rank: now for rank, now in found.items() if now is not None and now.phase != "start"}
 
@@ -60,7 +60,7 @@ def phases(folder: JobFolder, attempt: int, first: int | None) -> dict[int, Rank
 def lone_optimizers(folder: JobFolder, attempt: int, ranks: Iterable[int]) -> Mapping[int, LoneOptimizer]:
     """Return the ranks in which an optimizer stepped without an engine."""
     found: dict[int, LoneOptimizer] = {}
-    for rank in list(ranks)[:MOST_RANKS]:
+    for rank in list(ranks)[:MAX_RANKS]:
         reports = list(read_all(folder.engine(rank, attempt), 1 << 16))
         if any(isinstance(report, EngineMade) for report in reports):
             return {}

@@ -148,7 +148,7 @@ def size(count: int) -> str:
 KMSG = "/dev/kmsg"
 RECORD = 8192
 """The longest record of the kernel's log; each read returns one."""
-MOST_RECORDS = 50_000
+MAX_RECORDS = 50_000
 KILL_RECORD = re.compile(r"^\d+,\d+,(\d+),[^;]*;.*(?:[Oo]ut of memory|oom).*: Killed process (\d+) \(")
 NEAR = 60.0
 """Seconds between the kernel's message and the shim's record: process ids are reused."""
@@ -175,7 +175,7 @@ def _records() -> Iterator[str]:
     except OSError:
         return
     try:
-        for _ in range(MOST_RECORDS):
+        for _ in range(MAX_RECORDS):
             with suppress(BrokenPipeError):  # overwritten before it was read
                 yield os.read(fd, RECORD).decode("utf-8", "replace")
     except OSError:
@@ -189,7 +189,7 @@ OPEN = ("HANG-DESYNC",)
 """Causes that, like all symptoms, leave open which rank did not reach a collective, and why."""
 LAST = 60.0
 """Seconds before the end of a job in which a silence may have ended with the messages of its failure: a timeout prints a traceback."""
-MOST_PLACES = 8
+MAX_PLACES = 8
 """Sentences about stacks that a diagnosis shows."""
 
 
@@ -243,7 +243,7 @@ def last_silence(folder: JobFolder, attempt: int) -> Silence | None:
             elif event.get("event") == "silence_over" and found is not None:
                 found = replace(found, over=float(event["t"]))
             elif event.get("event") == "stacks" and found is not None and found.over is None:
-                places = tuple(sanitise(str(text)) for text in event["lines"][:MOST_PLACES])
+                places = tuple(sanitise(str(text)) for text in event["lines"][:MAX_PLACES])
                 late = _ranks(event.get("late"))
                 shown = Evidence(str(folder.events_file), line, "; ".join(place.rstrip(".") for place in places), late[0] if late else None)
                 found = replace(

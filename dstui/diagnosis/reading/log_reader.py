@@ -1,6 +1,6 @@
 """Read logs of any size with bounded memory: each line once, in chunks; of a huge file its head and its tail.
 
-After MOST_NEW lines that do not recur, the middle of a file of such lines is only examined near words about a failure.
+After MAX_NEW lines that do not recur, the middle of a file of such lines is only examined near words about a failure.
 
 100 MB of ordinary training output take half a second of CPU time, nearly all of it to find out that they contain nothing.
 """
@@ -42,7 +42,7 @@ COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 HEADER = b"Traceback (most recent"
 BEFORE = 8
 """Lines above the head of a traceback that show what the program was doing."""
-MOST_NEW = 200_000
+MAX_NEW = 200_000
 """Lines unlike all earlier ones that are examined, of all files together. Beyond it, parts of such lines are searched for ERRORS only."""
 NEW_IN_CHUNK = 100
 """Such lines in one chunk that show that its lines do not recur."""
@@ -55,11 +55,11 @@ ABOVE, BELOW = 5, 60
 LAST_LINES = 1000
 """Lines at the end of a file that are examined in any case."""
 TAIL_LINES = 12
-MOST_BLANK = 50
+MAX_BLANK = 50
 """Lines from the end among which the last non-blank ones are searched."""
 SUFFIXES = (".log", ".txt", ".out", ".err")
 NO_LOGS = ("contents.txt", "diagnosis.txt")
-MOST_FILES = 4096
+MAX_FILES = 4096
 
 
 def read_logs(paths: Iterable[Path | str]) -> Findings:
@@ -120,7 +120,7 @@ def log_files(paths: Iterable[Path | str]) -> list[str]:
             inside = [str(file) for file in sorted(Path(path).rglob("*")) if _is_log(file)]
             if not inside:
                 raise FileProblem(f"{path}: no log in this folder (files that end in {', '.join(SUFFIXES)})")
-            found += inside[:MOST_FILES]
+            found += inside[:MAX_FILES]
         elif stat.S_ISREG(mode):
             found.append(str(path))
         else:
@@ -166,7 +166,7 @@ class Readable(Protocol):
 def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
     """Scan the lines of a file; `size`: its bytes, if it is seekable."""
     begun = False
-    tail: deque[tuple[int, bytes]] = deque(maxlen=MOST_BLANK)
+    tail: deque[tuple[int, bytes]] = deque(maxlen=MAX_BLANK)
     nothing = scanner.shapes.nothing
     for (first, lines), last_one in _with_last(_chunks(file, size)):
         scanner.found.lines += len(lines)
@@ -176,14 +176,14 @@ def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
                 scanner.shapes.learn_beginning(lines[:HEAD_LINES])
             begun = True
         # All lines of a log pass through this loop: 0.6 µs for a line like an earlier one.
-        new = scanner.shapes.searched + NEW_IN_CHUNK if scanner.shapes.searched > MOST_NEW else sys.maxsize
+        new = scanner.shapes.searched + NEW_IN_CHUNK if scanner.shapes.searched > MAX_NEW else sys.maxsize
         for number, line in enumerate(lines, first):
             if line.translate(None, DIGITS) not in nothing:
                 _scan_line(scanner, number, line, lines[max(number - first - BEFORE, 0) : number - first])
                 if scanner.shapes.searched > new:
                     _scan_errors(scanner, first, lines, number + 1 - first, LAST_LINES if last_one else 0)
                     break
-        tail.extend(enumerate(lines[-MOST_BLANK:], first + max(len(lines) - MOST_BLANK, 0)))
+        tail.extend(enumerate(lines[-MAX_BLANK:], first + max(len(lines) - MAX_BLANK, 0)))
     scanner.found.deepspeed |= scanner.shapes.deepspeed
     worded = [(number, line) for number, line in tail if line and not line.isspace()]
     last = worded[-TAIL_LINES:]

@@ -23,16 +23,16 @@ GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 UTF16 = {codecs.BOM_UTF16_LE: 1, codecs.BOM_UTF16_BE: 0}
 """The byte-order mark of UTF-16 -> the byte of each character that is zero in ASCII text."""
 MOSTLY = 0.4
-MOST_EXPANDED = 1 << 30
+MAX_EXPANDED = 1 << 30
 """Bytes that one file may expand to."""
-MOST_MEMBERS = 4096
+MAX_MEMBERS = 4096
 GZIP_FORMAT = 16 + zlib.MAX_WBITS
-MOST_PADDING = 64 << 20
+MAX_PADDING = 64 << 20
 """Zero bytes after a gzip that are skipped; a sparse file may have any number of them."""
 CHUNK = 1 << 20
 KEPT = (".log", ".txt", ".out", ".err", ".json", ".jsonl", ".yaml", ".index", ".gz")
 """Suffixes of the members of a zip that are unpacked: logs and files of a job folder."""
-TOO_LARGE = f"it expands to more than {MOST_EXPANDED >> 30} GiB: unpack it, and give the log that matters"
+TOO_LARGE = f"it expands to more than {MAX_EXPANDED >> 30} GiB: unpack it, and give the log that matters"
 
 
 class Expanding:
@@ -42,7 +42,7 @@ class Expanding:
         self._file, self._name = file, name
         self._member: zlib._Decompress | None = zlib.decompressobj(wbits=GZIP_FORMAT)
         self._packed = b""
-        self._left, self._padding = MOST_EXPANDED, MOST_PADDING
+        self._left, self._padding = MAX_EXPANDED, MAX_PADDING
         self.broken = False
 
     def read(self, size: int) -> bytes:
@@ -138,7 +138,7 @@ def unpacked(path: Path | str) -> Iterator[Path]:
 
 def _take_in(source: BinaryIO, file: IO[bytes]) -> None:
     """Copy a whole stream into a file, since a zip's directory is at its end."""
-    left = MOST_EXPANDED
+    left = MAX_EXPANDED
     while chunk := source.read(CHUNK):
         left -= len(chunk)
         if left < 0:
@@ -148,9 +148,9 @@ def _take_in(source: BinaryIO, file: IO[bytes]) -> None:
 
 
 def _unpack(archive: zipfile.ZipFile, folder: Path, name: str) -> None:
-    left = MOST_EXPANDED
+    left = MAX_EXPANDED
     members = [member for member in archive.infolist() if not member.is_dir() and PurePosixPath(member.filename).suffix in KEPT]
-    for member in members[:MOST_MEMBERS]:
+    for member in members[:MAX_MEMBERS]:
         parts = PurePosixPath(member.filename).parts
         if ".." in parts or PurePosixPath(member.filename).is_absolute():
             continue

@@ -109,7 +109,7 @@ class Ras:
 NAMED = re.compile(r"(?:nccl|comm_lib)_trace_rank_(\d{1,7})$")
 HEAD = b"\x80\x02}"
 LARGEST = 64 << 20
-MOST_STEPS = 4_000_000
+MAX_STEPS = 4_000_000
 """Instructions of a dump: 2,000 collectives with their stacks are about 150,000."""
 PLAIN = frozenset(
     {"PROTO", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"}
@@ -122,7 +122,7 @@ SAME_SIZES = frozenset({"all_reduce", "reduce_scatter_tensor", "all_gather_into_
 """Collectives whose input has the same size on all ranks."""
 WAITS = ("NCCL-WATCHDOG", "GLOO-TIMEOUT", "HANG-DESYNC", "HANG", "FR-DUMP")
 """Causes for which the answer adds the late rank."""
-MOST_NAMED, MOST_SIZES, LONGEST = 6, 16, 200
+MAX_NAMED, MAX_SIZES, LONGEST = 6, 16, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def read_dump(name: str, file: int, data: bytes) -> Dump | None:
     named = NAMED.search(PurePath(name).name)
     try:
         for step, (operation, argument, _) in enumerate(pickletools.genops(data)):
-            if operation.name not in PLAIN or step > MOST_STEPS or (operation.name == "LONG_BINPUT" and (argument or 0) > step):
+            if operation.name not in PLAIN or step > MAX_STEPS or (operation.name == "LONG_BINPUT" and (argument or 0) > step):
                 return None  # the unpickler allocates memory up to that index
         entries = pickle.loads(data)["entries"]
         groups = dict[str, dict[int, Collective]]()
@@ -190,7 +190,7 @@ def _text(value: Any) -> str:
 
 def _sizes(value: Any) -> str:
     """Return the sizes of tensors, as they are shown: `[4000, 8], [16]`."""
-    return ", ".join(str([int(size) for size in tensor[:MOST_SIZES]]) for tensor in value[:MOST_SIZES])
+    return ", ".join(str([int(size) for size in tensor[:MAX_SIZES]]) for tensor in value[:MAX_SIZES])
 
 
 def add_dumps(found: Collected, dumps: Iterable[Dump]) -> None:
@@ -246,5 +246,5 @@ def _add_mismatch(found: Collected, dumps: Mapping[int, Dump], group: str, ranks
 def _ranks(ranks: Iterable[int]) -> str:
     """`rank 3`, `ranks 0, 2`, `ranks 0, 1, 2, … (512)`."""
     listed = list(ranks)
-    words = ", ".join(map(str, listed[:MOST_NAMED])) + (f", … ({len(listed)})" if len(listed) > MOST_NAMED else "")
+    words = ", ".join(map(str, listed[:MAX_NAMED])) + (f", … ({len(listed)})" if len(listed) > MAX_NAMED else "")
     return f"rank{'s' if len(listed) > 1 else ''} {words}"

@@ -36,7 +36,7 @@ LONG = 1000
 """The same, after the first of several."""
 AFTER_FRAMELESS = 10
 """The same, after tracebacks without a frame: whatever ends a program has one, so somebody caught these and lost their frames."""
-MOST_LOOPS = 200
+MAX_LOOPS = 200
 """Shapes of lines above tracebacks that are kept."""
 HEADS = 300
 """Characters of a line that may contain a logger's header."""
@@ -225,7 +225,7 @@ class Scanner:
             self._time[key] = when
         if shape.facts:
             ignoring, in_tracker = trace.ignoring, trace.in_tracker
-            if HEADER in line and len(self.found.loops) < MOST_LOOPS:
+            if HEADER in line and len(self.found.loops) < MAX_LOOPS:
                 self.found.loops.update(activity.shape(one) for one in above if activity.NUMBER.search(one))
             raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
             if trace.announced:

@@ -37,14 +37,14 @@ FACTS = (
 NAMED = re.compile(rb"(?<![\w.])(?:[A-Za-z_]\w*\.)+(?:_*[A-Z]\w*|error|timeout|gaierror|herror)(?:: |$)")
 """A class with its module, as at the end of a traceback."""
 LABEL_ENDS = (b"]", b")", b">", b":")
-MOST_LABELS = 3
+MAX_LABELS = 3
 BEGINNING = 300
 """Bytes of a line in which that must be."""
 DIGITS = b"0123456789"
 GRAM = 4
 MAX_SHAPES = 100_000
-"""Shapes of lines that are remembered. Beyond this number, or MOST_BYTES of them, the memory is cleared."""
-MOST_BYTES = 32 << 20
+"""Shapes of lines that are remembered. Beyond this number, or MAX_BYTES of them, the memory is cleared."""
+MAX_BYTES = 32 << 20
 ENOUGH = 40
 """Lines of one shape of known noise that are examined."""
 FIRST_LINES, LONG_ENOUGH = 4, 24
@@ -74,7 +74,7 @@ def _begins_with_class(bare: bytes) -> bool:
     """Return whether a line begins, after a few labels, with a class and its module."""
     found = NAMED.search(bare)
     labels = bare[: found.start()].split() if found else []
-    return found is not None and len(labels) <= MOST_LABELS and all(label.endswith(LABEL_ENDS) for label in labels)
+    return found is not None and len(labels) <= MAX_LABELS and all(label.endswith(LABEL_ENDS) for label in labels)
 
 
 def _grouped(needles: Iterable[bytes]) -> list[tuple[bytes, list[bytes]]]:
@@ -147,7 +147,7 @@ class Shapes:
         self.searched += 1
         self.deepspeed = self.deepspeed or b"deepspeed" in bare.lower()
         self._held += len(bare)
-        if len(self._known) + len(self.nothing) >= MAX_SHAPES or self._held > MOST_BYTES:
+        if len(self._known) + len(self.nothing) >= MAX_SHAPES or self._held > MAX_BYTES:
             self.forget()
             self._held = len(bare)
         needles = [needle for gram, group in GROUPS if gram in bare for needle in group if needle in bare]

@@ -20,7 +20,7 @@ from dstui.plan.finding import Fix
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
 
-MOST_LINES = 6
+MAX_LINES = 6
 KINDS: dict[str, Kind] = {"stop": "stop", "success": "success", "benign": "benign"}
 WHAT = re.compile(r"^\s*what\(\):\s*")
 """C++ writes this before the reason of an uncaught exception."""
@@ -137,7 +137,7 @@ def _evidence(context: FailureContext, verdict: Verdict) -> tuple[Evidence, ...]
             lines.append(found.evidence((hit.at[0], hit.raised.own.number), hit.raised.own.text, hit.rank, hit.host))
         lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
     ends = [found.evidence(end.at, end.text, end.rank, end.host) for end in context.failed_ends if verdict.signature is not BY_ID["HANG"]]
-    return tuple(dict.fromkeys([*lines[:MOST_LINES], *ends[:2]]))
+    return tuple(dict.fromkeys([*lines[:MAX_LINES], *ends[:2]]))
 
 
 def _once(hits: Sequence[Hit]) -> list[Hit]:
@@ -227,7 +227,7 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
         "failure" if failed else None,
         "low",
         UNKNOWN if failed else NO_END,
-        evidence=tuple(lines[:MOST_LINES]) if failed else (),
+        evidence=tuple(lines[:MAX_LINES]) if failed else (),
         first_failing_rank=(rank if certain else named_by_launcher(context)) if failed else None,
         notes=(*_where_to_look(context), *(found.cut if failed or found.cut else _what_would_show_the_end(context))),
         could_be=could_be,

@@ -29,7 +29,7 @@ The causes that `dstui diagnose` names, by id. `dstui docs ID` also shows the me
 `dstui docs --causes > docs/causes.md`.
 """
 WIDTH = 110
-MOST_WORDS = 6
+MAX_WORDS = 6
 SHORTEST = 6
 """Characters of a sign that is meaningful by itself."""
 
@@ -79,7 +79,7 @@ def _page(signature: Signature) -> Iterator[str]:
         yield _wrapped("why", signature.cause)
     words = [sign.text for sign in signature.all_signs() if len(sign.text) >= SHORTEST]
     if words:
-        yield _wrapped("words", ", ".join(f"`{text.strip()}`" for text in dict.fromkeys(words[:MOST_WORDS])))
+        yield _wrapped("words", ", ".join(f"`{text.strip()}`" for text in dict.fromkeys(words[:MAX_WORDS])))
     if signature.confirm:
         yield _wrapped("proof", signature.confirm)
     for way in signature.all_remedies():

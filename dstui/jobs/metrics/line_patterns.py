@@ -164,7 +164,7 @@ PROSE = re.compile(r"\s+[a-z]+\b(?!\s*[:=]?\s*[-+\d.(]|/)")
 """After a number, a word without another number after it: `a loss 3 times lower`."""
 WHOLE_RUN = re.compile(r".*train_runtime|\s{2,}train_loss\s+= ")
 """The Trainer's last lines, whose loss is the mean of the whole run."""
-MOST_STEPS = 1e15
+MAX_STEPS = 1e15
 """A larger number is not a step."""
 LONGEST = 2000
 """Characters of a line that are searched; more for a list of numbers."""
@@ -206,7 +206,7 @@ def _in_words(line: str, lower: str) -> dict[str, float]:
     if "step" not in found and "loss" in found and (total := BRACKETS.search(lower)):
         found |= _place_of(total)
     for name in ("step", "steps"):
-        if found.get(name, 0.0) > MOST_STEPS:
+        if found.get(name, 0.0) > MAX_STEPS:
             del found[name]
     return _plausible(found, lower) if found else found
 

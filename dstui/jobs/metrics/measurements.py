@@ -21,8 +21,8 @@ from dstui.logs.grep import LineSearch
 
 ZEROS = str.maketrans("123456789", "000000000")
 """The positions of a line's digits decide whether it has a metric, not their values."""
-MOST_SHAPES = 4096
-MOST_NAMES = 512
+MAX_SHAPES = 4096
+MAX_NAMES = 512
 """Series of one rank: a log with new names in each line must not fill the memory."""
 STANDS_IN = ("train/loss", "total_loss", "losses/total_loss", "loss_total", "lm_loss", "loss_mean", "avr_loss", "step_loss")
 """Names of the training's loss without a plain `loss`, in this order; then any `*_loss` that is not a part of it."""
@@ -160,7 +160,7 @@ class Measure:
         view.loss = found.get("loss", view.loss)
         metrics = []
         for name, value in found.items():
-            if name not in view.counts and len(view.counts) >= MOST_NAMES:
+            if name not in view.counts and len(view.counts) >= MAX_NAMES:
                 continue
             view.metrics[name] = value
             view.counts[name] = view.counts.get(name, 0) + 1
@@ -181,7 +181,7 @@ class Measure:
         if shape in self._without:
             return {}
         found = scan(line)
-        if not found and len(self._without) < MOST_SHAPES:
+        if not found and len(self._without) < MAX_SHAPES:
             self._without.add(shape)
         return found
 

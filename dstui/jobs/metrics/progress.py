@@ -13,7 +13,7 @@ from typing import Protocol
 
 from dstui.jobs.metrics.line_patterns import Bar
 
-MOST_EPOCHS = 1_000_000
+MAX_EPOCHS = 1_000_000
 LAG = 2, 10
 """A bar may differ from the named steps by this many, or by one in this many: it is drawn at most ten times a second."""
 
@@ -80,7 +80,7 @@ def steps_before(view: Standing, epoch: int, steps: int) -> int:
     """Return the number of steps before this epoch, if each epoch has `steps`: steps must not restart with each epoch."""
     if view.first_epoch is None or epoch < view.first_epoch:
         view.first_epoch = epoch
-    return min(epoch - view.first_epoch, MOST_EPOCHS) * steps
+    return min(epoch - view.first_epoch, MAX_EPOCHS) * steps
 
 
 def drawn(view: Standing, bar: Bar) -> None:

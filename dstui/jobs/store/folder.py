@@ -45,7 +45,7 @@ __all__ = ["FINAL", "RUNS_FOLDER", "JobFolder", "format_iso", "parse_iso", "read
 
 RUNS_FOLDER = "dstui_runs"
 """The folder of job folders, in the current folder."""
-MOST_EVENTS = 16 << 20
+MAX_EVENTS = 16 << 20
 """Bytes of events.jsonl that are read at once."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exhausted quota."""
@@ -117,7 +117,7 @@ class JobFolder:
     def names_model(self) -> bool:
         """Return whether its Plan names a model, so that the run can be compared with a forecast."""
         with suppress(OSError):
-            return re.search(rb"^models?:", read_regular(self.path / "plan.yaml", 0, MOST_EVENTS), re.MULTILINE) is not None
+            return re.search(rb"^models?:", read_regular(self.path / "plan.yaml", 0, MAX_EVENTS), re.MULTILINE) is not None
         return False
 
     def log(self, rank: int, attempt: int = 1) -> Path:
@@ -163,12 +163,12 @@ class JobFolder:
         """Yield the lines of events.jsonl from a byte on: the bytes of each line, and its event, empty if it is invalid."""
         data = b""
         with suppress(OSError):
-            data = read_regular(self.events_file, start, MOST_EVENTS)
+            data = read_regular(self.events_file, start, MAX_EVENTS)
         *lines, rest = data.split(b"\n")
         for line in lines:
             event = json_object(line)
             yield len(line) + 1, event if sound(event, EVENT) else {}
-        if len(rest) == MOST_EVENTS:
+        if len(rest) == MAX_EVENTS:
             yield len(rest), {}
 
     def numbered_events(self) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -19,9 +19,9 @@ Form = Callable[[Any], bool]
 STATES = ("queued", "starting", "running", *FINAL)
 RANK_STATES = ("waiting", "started", "ended", "lost")
 HOST_STATES = ("starting", "reached", "unreachable", "ended")
-MOST_HOSTS = 4096
+MAX_HOSTS = 4096
 """Hosts that a job may have."""
-MOST_ATTEMPTS = 1 << 16
+MAX_ATTEMPTS = 1 << 16
 """Attempts that a job may have."""
 LARGEST_PID = (1 << 31) - 1
 LATEST = 253402300799.0
@@ -90,11 +90,11 @@ def _is_ranks(value: Any) -> bool:
 
 
 def _is_hosts(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) <= MOST_HOSTS and all(is_text(name) and HOST(facts) for name, facts in value.items())
+    return isinstance(value, dict) and len(value) <= MAX_HOSTS and all(is_text(name) and HOST(facts) for name, facts in value.items())
 
 
 def _is_host_launches(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) <= MOST_HOSTS and all(HOST_LAUNCH(host) and "env" in host for host in value.values())
+    return isinstance(value, dict) and len(value) <= MAX_HOSTS and all(HOST_LAUNCH(host) and "env" in host for host in value.values())
 
 
 def _is_master(value: Any) -> bool:
@@ -123,7 +123,7 @@ STATUS: Mapping[str, Form] = {
     "front": PROCESS,
     "launcher": PROCESS,
     "launcher_exit": is_code,
-    "attempt": integer_between(1, MOST_ATTEMPTS - 1),
+    "attempt": integer_between(1, MAX_ATTEMPTS - 1),
     "started": is_time,
     "ended": is_time,
     "next_attempt": is_time,
@@ -186,7 +186,7 @@ EVENT: Mapping[str, Form] = {
     "state": is_text,
     "exit_code": is_code,
     "seconds": is_number,
-    "attempt": integer_between(1, MOST_ATTEMPTS - 1),
+    "attempt": integer_between(1, MAX_ATTEMPTS - 1),
     "ranks": _is_rank_list,
     "killed": _is_counts,
     "least": record(disk_free=lambda value: isinstance(value, dict)),

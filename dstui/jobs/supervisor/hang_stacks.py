@@ -19,11 +19,11 @@ DEADLINE = 60
 """Seconds for all ranks."""
 RANK_DEADLINE = 8.0
 """Seconds for each rank."""
-MOST_RANKS = 64
+MAX_RANKS = 64
 """Ranks that are read, four in parallel."""
-MOST_LINES, LONGEST = 24, 400
+MAX_LINES, LONGEST = 24, 400
 """Sentences that are kept, and characters of each."""
-MOST_TIMES = 3
+MAX_TIMES = 3
 """Silences of one attempt for which stacks are read."""
 
 
@@ -37,7 +37,7 @@ class HangStacks:
 
     def take(self) -> None:
         """Start the reader, unless it ran often enough. The reader writes the event."""
-        if self._times >= MOST_TIMES:
+        if self._times >= MAX_TIMES:
             return
         self.close()
         self._times += 1
@@ -65,11 +65,11 @@ def main(argv: list[str]) -> int:
     folder = JobFolder(argv[0])
     status = folder.read_status()
     living = ranks_of(folder, status).living
-    found = stacks(folder, living[:MOST_RANKS], deadline=RANK_DEADLINE, hook_first=True) if status and living else []
+    found = stacks(folder, living[:MAX_RANKS], deadline=RANK_DEADLINE, hook_first=True) if status and living else []
     if status is None or not any(stack.threads for stack in found):
         return 1
     together = analyse(found)
-    lines = [line[:LONGEST] for line in together.lines[:MOST_LINES]]
+    lines = [line[:LONGEST] for line in together.lines[:MAX_LINES]]
     folder.append_event(time.time(), "stacks", attempt=status.attempt, late=list(together.late), at=together.at[:LONGEST], lines=lines)
     return 0
 

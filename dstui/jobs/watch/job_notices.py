@@ -15,7 +15,7 @@ from dstui.logs.tail import Tail
 
 BUDGET = 1 << 20
 """Bytes of events.jsonl that one call reads."""
-MOST_PLACES = 24
+MAX_PLACES = 24
 """Sentences about the stacks of silent ranks that are shown."""
 HANG = "hang"
 """The `Notice.code` of hangs."""
@@ -85,6 +85,6 @@ class JobNotices:
     def _take_places(self, lines: object, *, current: bool) -> Iterator[Event]:
         """Note where silent ranks are, or that they continue."""
         texts = [sanitise(line) for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
-        self.places = tuple(texts[:MOST_PLACES]) if current else ()
+        self.places = tuple(texts[:MAX_PLACES]) if current else ()
         if self.places:
             yield Notice("; ".join(line.rstrip(".") for line in self.places), code=HANG)

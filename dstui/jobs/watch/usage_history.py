@@ -28,7 +28,7 @@ LARGEST = 1 << 20
 """Bytes of the file: an hour of 8 ranks, eight minutes of 64."""
 OFTEN_ENOUGH = 128 << 10
 """Bytes at the end that usually hold the last minutes of a few ranks."""
-LONGEST_WORD, MOST_WORDS, LONGEST_NOTE, MOST_DEVICES = 40, 8, 200, 1 << 16
+LONGEST_WORD, MAX_WORDS, LONGEST_NOTE, MAX_DEVICES = 40, 8, 200, 1 << 16
 """Limits on values from the file, which is not trusted."""
 
 
@@ -138,7 +138,7 @@ def _sample(t: float, packed: Any) -> Sample | None:
         return None
     *numbers, device, throttle = packed[1:]
     load, memory, capacity, temperature, power = (value if is_number(value) else None for value in numbers)
-    number = device if type(device) is int and 0 <= device < MOST_DEVICES else None
-    words = [word for word in throttle[:MOST_WORDS] if isinstance(word, str)] if isinstance(throttle, list) else []
+    number = device if type(device) is int and 0 <= device < MAX_DEVICES else None
+    words = [word for word in throttle[:MAX_WORDS] if isinstance(word, str)] if isinstance(throttle, list) else []
     why = tuple(sanitise(word)[:LONGEST_WORD] for word in words)
     return Sample(t, packed[0], load, memory, capacity, temperature, power, number, why)

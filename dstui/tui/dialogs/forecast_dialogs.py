@@ -87,7 +87,7 @@ def _moments(need: Need, width: int) -> Iterator[Row]:
         yield from paragraph(f"The peak is at: {need.peak}. At other moments: {others}.", width - 2, "dim", indent="  ")
 
 
-MOST_CHANGES = 8
+MAX_CHANGES = 8
 """Lines that show the changes of a Plan."""
 INDENT = "    "
 SCRIPTS = "model.activation_checkpointing"
@@ -136,7 +136,7 @@ class Recommended(Lines):
     @on(RowList.Moved, "#recommended")
     def _moved(self) -> None:
         self.redraw()
-        self.rows.reveal(self.rows.cursor, MOST_CHANGES)
+        self.rows.reveal(self.rows.cursor, MAX_CHANGES)
         self.rows.reveal(self.rows.cursor)
 
     @on(RowList.Chosen, "#recommended")
@@ -199,8 +199,8 @@ def _changes(outlook: Outlook, plan: RankedPlan, room: int, width: int) -> list[
         lines = [_sentence(change) for change in changes(outlook.plan, outlook.plan.patch(plan.patch))]
     except PlanError as error:
         lines = [str(error)]
-    shown = lines[:MOST_CHANGES] if lines else ["no changes: this is the Plan as it is"]
-    shown += [f"and {len(lines) - MOST_CHANGES} more"] if len(lines) > MOST_CHANGES else []
+    shown = lines[:MAX_CHANGES] if lines else ["no changes: this is the Plan as it is"]
+    shown += [f"and {len(lines) - MAX_CHANGES} more"] if len(lines) > MAX_CHANGES else []
     words = paragraph(plan.why, width - len(INDENT), "dim", indent=INDENT) if len(plan.why) > room else []
     return [*words, *(line for text in shown for line in paragraph(text, width - len(INDENT), "value", indent=INDENT))]
 

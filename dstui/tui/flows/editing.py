@@ -14,7 +14,7 @@ from textual.app import App, SuspendNotSupported
 from dstui.base.files import FileProblem, read_text
 from dstui.plan import PlanError
 from dstui.plan.another_model import add_model, name_problem
-from dstui.plan.load import MOST_MODELS
+from dstui.plan.load import MAX_MODELS
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
 from dstui.tui.forms.fields import editable_text, format_value, help_for
 from dstui.tui.kit.keys import key_of
@@ -112,8 +112,8 @@ class AddingModels:
     def ask(self) -> None:
         """Ask for the names of the models, including that of the present one if it has none."""
         models = self._session.state.plan.models
-        if len(models) >= MOST_MODELS:
-            say(self._app, f"{MOST_MODELS} models are the limit of one run.", "warning")
+        if len(models) >= MAX_MODELS:
+            say(self._app, f"{MAX_MODELS} models are the limit of one run.", "warning")
         elif models:
             self._ask_name("")
         else:

@@ -23,7 +23,7 @@ from dstui.tui.run.log_view import LogView
 
 NEW_LOGS = 1.0
 """Seconds between two searches for logs of further ranks and attempts."""
-MOST_COPIED = 100_000
+MAX_COPIED = 100_000
 """Lines that are copied at once, the last ones."""
 SPELL = 0.012
 """Seconds of work in one callback, however much there is to do: lines are added in one, and searched in another."""
@@ -265,13 +265,13 @@ class JobLog:
         return "\n".join(self.view.lines.line(n).text for n in self.view.wrapping.in_view), "the lines in view"
 
     async def all_text(self) -> str:
-        """Return every visible line, the last `MOST_COPIED` of them. The screen stays responsive."""
+        """Return every visible line, the last `MAX_COPIED` of them. The screen stays responsive."""
         lines, since = self.view.lines, monotonic()
-        while isinstance(lines, LogRows) and not lines.complete and lines.end - lines.first < MOST_COPIED:
+        while isinstance(lines, LogRows) and not lines.complete and lines.end - lines.first < MAX_COPIED:
             lines.reach()
             since = await _breathe(since)
         texts = []
-        for number in range(max(lines.first, lines.end - MOST_COPIED), lines.end):
+        for number in range(max(lines.first, lines.end - MAX_COPIED), lines.end):
             texts.append(lines.line(number).text)
             since = await _breathe(since)
         return "\n".join(texts)

@@ -24,7 +24,7 @@ MATTERS = (
     *("HF_", "TRANSFORMERS_", "TOKENIZERS_", "WANDB_", "MLFLOW_", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"),
 )
 """Prefixes of variables that affect a training."""
-MOST_INCLUDED = 64
+MAX_INCLUDED = 64
 """Files that an ssh configuration may include at most."""
 
 
@@ -92,7 +92,7 @@ def _ssh_config() -> Iterator[HostSource]:
     with suppress(FileProblem):
         text = read_text(folder / "config")
         places = [place for pattern in included(text) for place in sorted(glob(str(folder / os.path.expanduser(pattern))))]  # noqa: PTH111, PTH207
-        for place in places[:MOST_INCLUDED]:
+        for place in places[:MAX_INCLUDED]:
             with suppress(FileProblem):
                 text += "\n" + read_text(Path(place))
         if hosts := ssh_hosts(text):

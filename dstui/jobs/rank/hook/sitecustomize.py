@@ -44,9 +44,9 @@ BURST = 200.0
 """Steps that are reported in any case."""
 RATES = ((20_000, 5.0), (200_000, 2.0), (float("inf"), 0.2))
 """(lines written so far, reported steps per second from then on): a million steps give a file of some tens of MB."""
-MOST_FAULTS = 10
+MAX_FAULTS = 10
 """After this many errors nothing more is observed."""
-MOST_LOSSES = 64
+MAX_LOSSES = 64
 """Losses of micro-batches that are reported for one step."""
 LARGEST_CONFIG = 1 << 18
 NOW_SIZE = 512
@@ -254,7 +254,7 @@ class Writer:
                 del pending[0]
                 continue
             ready = facts.get("ready")
-            if ready is not None and not last and len(pending) < MOST_LOSSES and not ready.query():
+            if ready is not None and not last and len(pending) < MAX_LOSSES and not ready.query():
                 return
             del pending[0]
             facts.pop("ready", None)
@@ -266,7 +266,7 @@ class Writer:
         """Insert the numbers of a step that have arrived from the device into its line."""
         losses, divided = [self.device.number(value) for value in facts.pop("losses")], facts.pop("divided")
         known = [loss for loss in losses if loss is not None]
-        if known and len(known) == len(losses) < MOST_LOSSES:
+        if known and len(known) == len(losses) < MAX_LOSSES:
             facts["loss"] = sum(known) if divided else sum(known) / len(known)
             if len(known) > 1:
                 facts["losses"], facts["divided"] = known, divided
@@ -350,7 +350,7 @@ class Writer:
                 self.output.write(json.dumps({"is": "fault", "t": time.time(), "where": where, "error": text[:300]}))
             except Exception:
                 pass
-        if self.faults >= MOST_FAULTS:
+        if self.faults >= MAX_FAULTS:
             self.stop()
 
 
@@ -599,7 +599,7 @@ class Hook:
     def take_loss(self, state: Engine, loss: Any, divided: bool) -> None:
         """Read the loss of a micro-batch without waiting for the device."""
         state.divided = divided
-        if len(state.losses) < MOST_LOSSES and getattr(loss, "numel", int)() == 1:
+        if len(state.losses) < MAX_LOSSES and getattr(loss, "numel", int)() == 1:
             state.losses.append(self.device.fetch(loss))
 
     def stepped(self, engine: Any, state: Engine, now: float) -> None:
