@@ -205,6 +205,24 @@ def test_backgrounded_session_redraws_and_takes_keys(start: Start) -> None:
     assert terminal.exit_code() == 0
 
 
+def test_stops_that_arrive_together_leave_a_session_that_continues(start: Start) -> None:
+    terminal = start("quickstart", "--no-oracle")
+    terminal.wait("1 · Machine", "Host and software")
+    for _ in range(30):
+        terminal.kill(signal.SIGTSTP)
+        time.sleep(0.0003)  # the session stops with further signals waiting
+    terminal.wait_stopped()
+    terminal.reset()
+    deadline = time.monotonic() + PATIENCE
+    while "1 · Machine" not in terminal.text and time.monotonic() < deadline:
+        terminal.kill(signal.SIGCONT)
+        terminal.pump(0.05)
+    terminal.press("6")
+    terminal.wait("6 · Batch")
+    terminal.press("q")
+    assert terminal.exit_code() == 0
+
+
 def test_session_continued_while_ending_does_not_take_the_terminal(start: Start) -> None:
     terminal = start("quickstart", "--no-oracle")
     terminal.wait("1 · Machine", "q quit")

@@ -34,6 +34,7 @@ PRIVATE = {
         "textual.drivers.linux_driver.LinuxDriver",
         "_file",
     ): "kit/driver.py: wrapped, so that a write to a terminal that is gone does not end a thread",
+    ("textual.drivers.linux_driver.LinuxDriver", "_writer_thread"): "kit/driver.py: whether the terminal has been returned already",
     ("textual.drivers.linux_driver.LinuxDriver", "_must_signal_resume"): "kit/driver.py: whether SIGTSTP came by a key",
     (
         "textual.drivers.linux_driver.LinuxDriver",

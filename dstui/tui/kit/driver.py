@@ -118,7 +118,9 @@ class LastingDriver(LinuxDriver):
             self._ender.start()
 
     def suspend_application_mode(self) -> None:
-        """Return the terminal for a while. Textual closes the driver for it as at the end."""
+        """Return the terminal for a while, unless it has been returned. Textual closes the driver for it as at the end."""
+        if self._writer_thread is None or not self._writer_thread.is_alive():
+            return  # a second SIGTSTP: nothing takes what would be written, and its full queue would block
         self._suspending = True
         try:
             super().suspend_application_mode()
