@@ -78,6 +78,7 @@ def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
         ("ULYSSES", ("ALST", "parallelism_config_sp_size")),
         ("PARALLELISM_CONFIG_SP_SIZE", ("parallelism_config_sp_size",)),
         ("ACCELERATE_DEEPSPEED_ZERO3_INIT", ("deepspeed_config.zero3_init_flag",)),
+        ("tokens/s", ("(a metric)", "tokens per second")),
         ("models", ("models  (Plan)", "Several models in one run", "models.NAME.role")),
         ("cluster", ("cluster  (Plan)", "cluster.hosts")),
         ("cluster.slurm", ("cluster.slurm  (Plan)", "cluster.slurm.partition")),

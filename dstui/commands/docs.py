@@ -30,6 +30,7 @@ from dstui.plan.catalogue import RELEASES, Key, lookup, release
 from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
 from dstui.plan.model import NamedModel, reason_for_default
+from dstui.plan.patterns import METRICS
 from dstui.plan.scalars import yaml_scalar
 
 ACCELERATE = {**{f"{SECTION}.{name}": key for name, key in PLUGIN.items()}, **TOP}
@@ -79,6 +80,7 @@ def index() -> list[tuple[str, dict[str, str]]]:
         ("accelerate's YAML (under accelerate: in a Plan)", {name: key.help for name, key in ACCELERATE.items()}),
     ]
     found += [(heading, {topic.name: topic.help for topic in topics() if topic.group == group}) for group, heading in GROUPS.items()]
+    found.append(("Metrics that are read from logs (others: run.metrics in a Plan)", dict(METRICS)))
     found.append(("Findings, by their codes", {rule.code: rule.title for rule in (RULES | ACCELERATE_RULES).values()}))
     found.append(("Why runs end (causes, by their ids)", cause_titles()))
     return [(heading, dict(sorted(entries.items()))) for heading, entries in found]
@@ -112,6 +114,8 @@ def _pages(name: str) -> Iterator[str]:
     if name in SHIPPED:
         yield _recipe_page(name)
     yield from (topic.page_text() for topic in topics_called(name))
+    if name in METRICS:
+        yield f"{name}  (a metric)\n  {METRICS[name]}\n  shown    on the run screen, in dstui logs --metrics csv and dstui plot"
     if name in (sections := _sections()):
         yield _section_page(name, sections[name])
     yield from (_own(path, field) for path, field in _fields() if name in (path, path.rpartition(".")[2]))

@@ -46,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time", action="store_true", help="the local time at which each line was seen, where that is known")
     parser.add_argument("--grep", metavar="TEXT", help="only lines in which this regular expression is found")
     parser.add_argument("--follow", action="store_true", help="follow until the job has ended; Ctrl-C leaves the job running")
-    parser.add_argument("--metrics", choices=("csv", "json"), help="instead of the lines, the numbers in them: step, rank, name, value")
+    parser.add_argument(
+        "--metrics",
+        choices=("csv", "json"),
+        help="instead of the lines, their numbers: step, rank, name, value, attempt, source (log or engine)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
