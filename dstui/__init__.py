@@ -3,4 +3,4 @@
 This module imports nothing: `dstui --version` costs little more than the interpreter.
 """
 
-__version__ = "0.5.1.dev0"
+__version__ = "0.6.0"
