@@ -42,7 +42,7 @@ MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), 
 """The result of comparing a file with the disk -> its glyph and style; "" before the comparison."""
 SCROLL_BAR = 1
 """Cells at the right that the scroll bar covers once the text is long."""
-GOES_ON = "›"
+GOES_ON = "⋮"
 """In the margin of a continued line."""
 
 
@@ -269,7 +269,7 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
     mark = {each: (Span(f"{GLYPHS[each]} ", each),) for each in ("warning", "error")}
     if state.known_machine.recorded:
         last = paragraph(
-            "This machine is recorded (--machine): nothing is launched. w writes the files.", width, "warning", first=mark["warning"]
+            "Nothing is launched: this machine is recorded (--machine). w writes the files.", width, "warning", first=mark["warning"]
         )
     elif errors:
         fixable = any(f.fix is not None and f.fix.by_key for f in grave)
