@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     output.begin()
     try:
-        if words and words[0].startswith("-"):
+        if words and words[0].startswith("-") and not COMMANDS.keys().isdisjoint(words):
             words = _command_first(words)
         code = _command(words[0], words[1:]) if words and words[0] in COMMANDS else _session(words)
         output.flush()

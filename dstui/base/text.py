@@ -6,10 +6,7 @@ A plain line passes in 0.2 µs (`str.isprintable`). Only other lines pay for the
 from __future__ import annotations
 
 import re
-
-TYPE_CHECKING = False  # importing it takes longer than this module
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 LINE_CAP = 4096
 """Characters of one line that are kept. The rest is counted and not shown."""

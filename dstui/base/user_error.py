@@ -2,7 +2,7 @@
 
 
 class UserError(Exception):
-    """What was asked for cannot be done. Holds a sentence that says what is wrong, where, and what to do."""
+    """A request that cannot be met. Holds a sentence that says what is wrong, where, and what to do."""
 
     status = 2
     """The exit status of the command."""

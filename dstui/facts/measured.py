@@ -172,7 +172,7 @@ def model_key(plan: Plan) -> str:
 
 def _digest(value: Any) -> str:
     """Return a short name of a JSON value for a file."""
-    import hashlib  # takes 2 ms, and a new user has measured nothing
+    import hashlib  # takes 2 ms, and a Plan that names no model needs none
 
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -1,7 +1,7 @@
 """`dstui tune` on CPU ranks: the Plan that it finds compared to an exhaustive measurement, and a tune that was killed.
 
-Other work on the machine makes some jobs take three times as long. So candidates are counted, not their seconds, and a Plan that the
-exhaustive measurement finds faster than the chosen one is measured against it again, in turn.
+Other work on the machine makes some jobs take three times as long. So the jobs are counted with the seconds that the same candidates take in
+the exhaustive measurement, and a Plan that this finds faster than the chosen one is measured against it again, in turn.
 
 python -m pytest -q -s tests/long/test_tune.py        half an hour on two cores; DSTUI_TUNE=loop takes one script of the three
 """
@@ -57,8 +57,6 @@ SCRIPTS: dict[str, dict[str, Any]] = {
     "accelerated": {**NUMBERS, "integration": "accelerate", "optimizer": "script"},
 }  # fmt: skip
 STAGES, MICROS = (0, 1, 2, 3), (1, 2, 4, 8)
-ALIKE = 0.2
-"""Two Plans whose rates differ by less than this share are alike: jobs on a machine with two cores differ by as much by chance."""
 TURNS = 4
 
 
@@ -71,9 +69,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if os.environ.get("DSTUI_TUNE", name) == name])
-def test_found_plan_is_as_fast_as_the_best_after_a_third_of_the_candidates(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_found_plan_is_as_fast_as_the_best_in_a_third_of_the_time(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name != "loop":
         pytest.importorskip("accelerate")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
@@ -105,15 +101,16 @@ def test_found_plan_is_as_fast_as_the_best_after_a_third_of_the_candidates(
         end="",
     )
     print(f"{mine.rate:.1f} of {best.rate:.1f} samples/s: {mine.label} | {best.label}")
-    share = as_share_of(path, mine, best)
-    assert share >= 1 - ALIKE
-    assert len(tried) <= len(every) / 3
+    least = 1 - 2 * max(best.spread or 0.0, mine.spread or 0.0, 0.05)
+    assert as_share_of(path, mine, best, least) >= least
+    paired = sum(one.seconds for one in every if json.dumps(list(one.patch)) in tried) + took - jobs
+    assert len(tried) <= len(every) / 3 and paired < whole / 3
 
 
-def as_share_of(path: Path, mine: Result, best: Result) -> float:
-    """Return a rate as a share of the best one. If it is much lower, both are measured again, in turn, and the medians count."""
+def as_share_of(path: Path, mine: Result, best: Result, least: float) -> float:
+    """Return a rate as a share of the best one. If it is below `least`, both are measured again, in turn, and the medians count."""
     rates: list[tuple[float, float]] = [(mine.rate or 0.0, best.rate or 0.0)]
-    if rates[0][0] < rates[0][1] * (1 - ALIKE):
+    if rates[0][0] < rates[0][1] * least:
         for turn in range(TURNS):
             pair = (measured(path, one, f"again-{turn}-{number}").rate or 0.0 for number, one in enumerate((mine, best)))
             rates.append((next(pair), next(pair)))
